@@ -1,0 +1,1 @@
+"""Builds the fork wheel: upstream's pinned wheel, our patches, overlay and kernels."""

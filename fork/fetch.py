@@ -1,0 +1,76 @@
+"""Gets the pinned upstream wheel, from a local file or from pip's index."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from fork.errors import BuildError
+from fork.pin import Pin, PinnedWheel
+
+LOCAL_WHEEL_VARIABLE = "SGLANG_UPSTREAM_WHEEL"
+
+
+def fetch_wheel(pin: Pin, wheel: PinnedWheel, directory: Path) -> Path:
+    """Return the path of the upstream wheel, its hash checked.
+
+    ``SGLANG_UPSTREAM_WHEEL`` may name the wheel, or a folder that holds it, so
+    that a build needs no index. Otherwise pip downloads it into ``directory``.
+
+    Raises:
+        BuildError: the wheel is not to be had, or its hash is not the pinned one.
+    """
+    local = os.environ.get(LOCAL_WHEEL_VARIABLE)
+    path = (
+        _find_local(Path(local), wheel) if local else _download(pin, wheel, directory)
+    )
+    _check_hash(path, wheel)
+    return path
+
+
+def _find_local(local: Path, wheel: PinnedWheel) -> Path:
+    path = local / wheel.filename if local.is_dir() else local
+    if not path.is_file():
+        raise BuildError(
+            f"{LOCAL_WHEEL_VARIABLE}={local}: there is no file {path}. "
+            f"Expected {wheel.filename}, or a folder that holds it."
+        )
+    if path.name != wheel.filename:
+        raise BuildError(
+            f"{LOCAL_WHEEL_VARIABLE}={local}: this build needs {wheel.filename}."
+        )
+    return path
+
+
+def _download(pin: Pin, wheel: PinnedWheel, directory: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    command += ["--disable-pip-version-check", "--only-binary", ":all:"]
+    command += ["--implementation", "cp", "--python-version", wheel.python_version]
+    command += ["--platform", wheel.platform, "--dest", str(directory)]
+    command += [f"{pin.name}=={pin.version}"]
+    result = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    path = directory / wheel.filename
+    if result.returncode != 0 or not path.is_file():
+        reason = (result.stderr.strip().splitlines() or ["pip said nothing"])[-1]
+        raise BuildError(
+            f"Could not get {wheel.filename} from pip's package index ({reason}). "
+            f"Check the index that pip is configured with, or download the wheel "
+            f"elsewhere and set {LOCAL_WHEEL_VARIABLE} to its path."
+        )
+    return path
+
+
+def _check_hash(path: Path, wheel: PinnedWheel) -> None:
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != wheel.sha256:
+        raise BuildError(
+            f"{path}: the sha256 is not the pinned one.\n"
+            f"  expected {wheel.sha256}\n  found    {found}\n"
+            "The file is damaged or is not the release that this fork patches."
+        )

@@ -1,0 +1,1 @@
+"""Every change that the fork makes to upstream files, as named edits."""

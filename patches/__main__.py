@@ -1,0 +1,85 @@
+"""``python -m patches``: list, check, apply or export the series."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from wheel.wheelfile import WheelFile
+
+from fork.errors import BuildError
+from fork.fetch import fetch_wheel
+from fork.pin import read_pin
+from patches.engine.apply import PatchedTree, PatchError, apply_series
+from patches.series import load_series
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit status: 0 fits, 1 does not."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except (BuildError, PatchError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m patches", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    listing = commands.add_parser("list", help="one line for each patch")
+    listing.set_defaults(run=_list)
+    for name, run, text in (
+        ("check", _check, "tell whether every patch fits, and change nothing"),
+        ("apply", _apply, "change the files of a tree"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument(
+            "--tree",
+            type=Path,
+            required=name == "apply",
+            help="folder that holds upstream's sglang package, as a checkout's python/"
+            + ("" if name == "apply" else " (default: the pinned wheel)"),
+        )
+        command.set_defaults(run=run)
+    return parser
+
+
+def _list(options: argparse.Namespace) -> int:
+    for patch in load_series():
+        files = len({edit.file for edit in patch.edits})
+        print(f"{patch.number:4}  {patch.title}")
+        print(f"      {len(patch.edits)} edits in {files} files")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory(prefix="sglang-fork-") as scratch:
+        tree = options.tree or _unpack_pinned(Path(scratch))
+        patched = PatchedTree(tree / "sglang", read_pin().version)
+        for patch in load_series():
+            files = patched.apply(patch)
+            print(f"{patch.number:4}  fits, {len(patch.edits)} edits: {patch.title}")
+            for file in files:
+                print(f"      {file}")
+    return 0
+
+
+def _apply(options: argparse.Namespace) -> int:
+    changed = apply_series(options.tree / "sglang", read_pin().version, load_series())
+    print(f"changed {len(changed)} files under {options.tree}")
+    return 0
+
+
+def _unpack_pinned(directory: Path) -> Path:
+    pin = read_pin()
+    wheel = fetch_wheel(pin, pin.wheel_for_this_interpreter(), directory)
+    with WheelFile(wheel) as archive:
+        archive.extractall(directory / "tree")
+    return directory / "tree"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The engine that applies named edits to upstream's source files."""
