@@ -1,0 +1,27 @@
+# Two commands: `make demo` and `make test`. Both make their own environment first.
+.DELETE_ON_ERROR:
+.PHONY: test lint environment lock
+
+READY := .venv/.ready
+INPUTS := pyproject.toml setup.py requirements.lock UPSTREAM.toml scripts/environment \
+	$(shell find fork patches -name '*.py')
+
+$(READY): $(INPUTS)
+	@scripts/environment
+	@touch $@
+
+# The tree under build/editable follows the patches and new files of the overlay.
+environment: $(READY)
+	@.venv/bin/python -m fork refresh >/dev/null
+
+lint: environment
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+test: environment lint
+	.venv/bin/python -m pytest
+
+# Pins every dependency of upstream's wheel and of our tools, for all Pythons.
+lock:
+	scripts/lock
