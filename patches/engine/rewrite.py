@@ -18,9 +18,7 @@ class _Replacer(cst.CSTTransformer):
     def on_visit(self, node: cst.CSTNode) -> bool:
         return id(node) not in self.replacements
 
-    def on_leave(
-        self, original_node: cst.CSTNode, updated_node: cst.CSTNode
-    ) -> Any:
+    def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> Any:
         replacement = self.replacements.get(id(original_node))
         if replacement is None:
             return updated_node
