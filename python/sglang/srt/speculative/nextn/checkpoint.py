@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
 
 from sglang.srt.speculative.nextn.safetensors_header import (
     CheckpointError,
@@ -14,9 +12,14 @@ from sglang.srt.speculative.nextn.safetensors_header import (
     NoSafetensorsError,
     read_header,
 )
+from sglang.srt.speculative.nextn.weight_index import (
+    INDEX_NAME,
+    WeightIndex,
+    find_index,
+    read_weight_index,
+)
 
-INDEX_NAME = "model.safetensors.index.json"
-_INDEX_SUFFIX = ".safetensors.index.json"
+TensorTest = Callable[[str], bool]
 
 
 def is_mtp_tensor(name: str) -> bool:
@@ -39,6 +42,7 @@ class HeadCheckpoint:
         tensors: the head's tensors by name.
         shared: the target's `embed_tokens` and `lm_head` tensors by name.
         absent: tensors that the index promises and its shard lacks: name to shard.
+        misplaced: of those, where else one was seen: name to shard.
         misnamed: names that look like a head's and that nothing would load.
         shards: every shard of the checkpoint.
         missing_shards: shards that the index names and the folder lacks.
@@ -51,6 +55,7 @@ class HeadCheckpoint:
     tensors: Mapping[str, HeadTensor]
     shared: Mapping[str, HeadTensor] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
+    misplaced: Mapping[str, str] = field(default_factory=dict)
     misnamed: tuple[str, ...] = ()
     shards: tuple[str, ...] = ()
     missing_shards: tuple[str, ...] = ()
@@ -74,15 +79,15 @@ class HeadCheckpoint:
         return all(tensor.shape is not None for tensor in self.tensors.values())
 
 
-def sum_bytes(tensors) -> int | None:
+def sum_bytes(tensors: Iterable[HeadTensor]) -> int | None:
     """Bytes of `tensors` together; None when one of them has no known shape."""
     sizes = [tensor.num_bytes for tensor in tensors]
-    return None if None in sizes else sum(sizes)
+    return None if None in sizes else sum(size or 0 for size in sizes)
 
 
 def read_head_checkpoint(
     path: str | Path,
-    is_head_tensor: Callable[[str], bool] = is_mtp_tensor,
+    is_head_tensor: TensorTest = is_mtp_tensor,
     *,
     read_shared: bool = False,
 ) -> HeadCheckpoint:
@@ -106,41 +111,13 @@ def read_head_checkpoint(
         raise CheckpointError(
             f"{path} is neither a checkpoint folder nor a {INDEX_NAME} file."
         )
-    index = _find_index(path)
+    index = find_index(path)
     if index is not None:
         return _read_indexed(index, is_head_tensor, read_shared, shards_required=True)
     return _read_unindexed(path, is_head_tensor)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`.
-
-    Raises:
-        CheckpointError: no such file, not valid JSON, or not an object.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} does not exist.") from None
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error}.") from error
-    except ValueError as error:
-        raise CheckpointError(f"{path} is not valid JSON: {error}.") from error
-    if not isinstance(value, dict):
-        raise CheckpointError(
-            f"{path} holds a JSON {type(value).__name__}; expected an object."
-        )
-    return value
-
-
-def _find_index(folder: Path) -> Path | None:
-    preferred = folder / INDEX_NAME
-    if preferred.is_file():
-        return preferred
-    return next(iter(sorted(folder.glob(f"*{_INDEX_SUFFIX}"))), None)
-
-
-def _read_unindexed(folder: Path, is_head_tensor) -> HeadCheckpoint:
+def _read_unindexed(folder: Path, is_head_tensor: TensorTest) -> HeadCheckpoint:
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise NoSafetensorsError(
@@ -151,7 +128,7 @@ def _read_unindexed(folder: Path, is_head_tensor) -> HeadCheckpoint:
     tensors: dict[str, HeadTensor] = {}
     for file in files:
         tensors |= read_header(file)
-    warnings = ()
+    warnings: tuple[str, ...] = ()
     if len(files) > 1:
         warnings = (
             f"{folder} has no {INDEX_NAME}: the headers of all {len(files)} "
@@ -174,12 +151,15 @@ def _read_unindexed(folder: Path, is_head_tensor) -> HeadCheckpoint:
 
 
 def _read_indexed(
-    index: Path, is_head_tensor, read_shared: bool, *, shards_required: bool
+    index: Path,
+    is_head_tensor: TensorTest,
+    read_shared: bool,
+    *,
+    shards_required: bool,
 ) -> HeadCheckpoint:
-    contents = read_json(index)
-    weight_map = _check_weight_map(index, contents)
+    weight_index = read_weight_index(index)
+    weight_map, shards = weight_index.weight_map, weight_index.shards
     root = index.parent
-    shards = tuple(sorted(set(weight_map.values())))
     missing = tuple(name for name in shards if not (root / name).is_file())
     head_map = {n: s for n, s in weight_map.items() if is_head_tensor(n)}
     shared_map = {
@@ -205,7 +185,7 @@ def _read_indexed(
             tensors[name] = HeadTensor(name, shard)
         elif name in headers[shard]:
             tensors[name] = headers[shard][name]
-        elif name not in unlisted:
+        else:
             absent[name] = shard
 
     return HeadCheckpoint(
@@ -217,31 +197,17 @@ def _read_indexed(
             for name, shard in shared_map.items()
         },
         absent=absent,
+        misplaced={
+            name: shard
+            for shard, header in (headers | stray_headers).items()
+            for name in absent.keys() & header.keys()
+        },
         misnamed=_find_misnamed(weight_map, is_head_tensor),
         shards=shards,
         missing_shards=missing,
-        total_bytes=_total_bytes(contents, root, shards, missing),
+        total_bytes=_total_bytes(weight_index, missing),
         warnings=(*warnings, *notes),
     )
-
-
-def _check_weight_map(index: Path, contents: dict[str, Any]) -> dict[str, str]:
-    weight_map = contents.get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointError(
-            f'{index} has no "weight_map": expected an object from tensor to shard.'
-        )
-    for name, shard in weight_map.items():
-        if not isinstance(shard, str) or not shard:
-            raise CheckpointError(
-                f"{index} gives {name} the shard {shard!r}; expected a file name."
-            )
-        if PurePosixPath(shard).is_absolute() or ".." in PurePosixPath(shard).parts:
-            raise CheckpointError(
-                f"{index} gives {name} the shard {shard!r}, which lies outside "
-                f"{index.parent}; expected a file in that folder."
-            )
-    return weight_map
 
 
 def _require_shards(
@@ -276,40 +242,33 @@ def _collect_unlisted(
     headers: Mapping[str, Mapping[str, HeadTensor]],
     index_name: str,
     weight_map: Mapping[str, str],
-    is_head_tensor,
+    is_head_tensor: TensorTest,
 ) -> tuple[dict[str, HeadTensor], list[str]]:
-    """Head tensors found elsewhere than the index says, and a sentence on each file."""
+    """Head tensors that the index does not list, and a sentence on each file."""
     unlisted: dict[str, HeadTensor] = {}
     warnings: list[str] = []
     for shard, header in headers.items():
-        new = [
-            tensor
+        new = {
+            name: tensor
             for name, tensor in header.items()
-            if is_head_tensor(name)
-            and name not in unlisted
-            and weight_map.get(name) != shard
-            and name not in headers.get(weight_map.get(name, ""), {})
-        ]
-        unlisted |= {tensor.name: tensor for tensor in new}
+            if is_head_tensor(name) and name not in weight_map.keys() | unlisted.keys()
+        }
+        unlisted |= new
         if new:
             warnings.append(
                 f"{shard} holds {len(new)} MTP tensors that {index_name} does not "
-                "place there; they are read from it."
+                "list; they are read from it."
             )
     return unlisted, warnings
 
 
-def _find_misnamed(names, is_head_tensor) -> tuple[str, ...]:
+def _find_misnamed(names: Iterable[str], is_head_tensor: TensorTest) -> tuple[str, ...]:
     return tuple(
         name for name in names if ".mtp." in f".{name}" and not is_head_tensor(name)
     )
 
 
-def _total_bytes(
-    contents: dict[str, Any], root: Path, shards, missing: tuple[str, ...]
-) -> int | None:
-    if not missing:
-        return sum((root / name).stat().st_size for name in shards)
-    metadata = contents.get("metadata")
-    size = metadata.get("total_size") if isinstance(metadata, dict) else None
-    return int(size) if isinstance(size, (int, float)) else None
+def _total_bytes(index: WeightIndex, missing: tuple[str, ...]) -> int | None:
+    if missing:
+        return index.total_size
+    return sum((index.path.parent / name).stat().st_size for name in index.shards)

@@ -72,6 +72,10 @@ class IncompleteHeadError(ValueError):
         self.problems = problems
 
 
+class NoHeadError(IncompleteHeadError):
+    """Neither the config nor the weights of a checkpoint speak of an MTP head."""
+
+
 def find_problems(
     checkpoint: HeadCheckpoint, config: HeadConfig, inventory: Inventory
 ) -> tuple[Problem, ...]:
@@ -103,23 +107,26 @@ def find_problems(
 def missing_head_error(
     checkpoint: HeadCheckpoint, config: HeadConfig
 ) -> IncompleteHeadError | None:
-    """The error for a checkpoint without a single `mtp.*` tensor, else None."""
+    """The error for a checkpoint without a single `mtp.*` tensor, else None.
+
+    It is a NoHeadError where nothing promises a head: neither config nor names.
+    """
     if checkpoint.tensors or checkpoint.absent:
         return None
     place = f"{checkpoint.root} ({checkpoint.source})"
     if checkpoint.misnamed:
         return IncompleteHeadError(
             f"{place} names its MTP tensors in a way that nothing loads: "
-            f"{len(checkpoint.misnamed)} like {checkpoint.misnamed[0]}; expected mtp.*, "
-            f"as in mtp.fc.weight. {WAYS_ON}"
+            f"{len(checkpoint.misnamed)} like {checkpoint.misnamed[0]}; expected "
+            f"mtp.*, as in mtp.fc.weight. {WAYS_ON}"
         )
     if config.num_layers:
         return IncompleteHeadError(
             f"{place} has no MTP head: config.json says mtp_num_hidden_layers = "
-            f"{config.num_layers}, but there is not one mtp.* tensor among its weights. "
+            f"{config.num_layers}, but not one mtp.* tensor is among its weights. "
             "Whatever exported this checkpoint dropped the head. " + WAYS_ON
         )
-    return IncompleteHeadError(
+    return NoHeadError(
         f"{place} has no MTP head: there is not one mtp.* tensor among its weights. "
         + WAYS_ON
     )
@@ -224,8 +231,13 @@ def _module_problems(
         if tensor is None:
             if suffix in scheme.required:
                 shard = checkpoint.absent.get(name) or _places(checkpoint)
+                elsewhere = checkpoint.misplaced.get(name)
                 yield Problem(
-                    ProblemKind.MISSING, name, shard, "", _or(map(_brackets, shapes))
+                    ProblemKind.MISSING,
+                    name,
+                    shard,
+                    f"it in {elsewhere}" if elsewhere else "",
+                    _or(map(_brackets, shapes)),
                 )
         elif tensor.shape is None:
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,8 +104,8 @@ def read_head_config(config: Any) -> HeadConfig:
         value = get(name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise CheckpointError(
-                f'config.json: "{name}" is {value!r}; the MTP head needs a whole number '
-                "there."
+                f'config.json: "{name}" is {value!r}; the MTP head needs a whole '
+                "number there."
             )
         return value
 
@@ -127,7 +127,9 @@ def read_head_config(config: Any) -> HeadConfig:
     )
 
 
-def _read_mlp(config: Any, text: Any, require) -> DenseMLP | SparseMLP:
+def _read_mlp(
+    config: Any, text: Any, require: Callable[[str], int]
+) -> DenseMLP | SparseMLP:
     if not _is_sparse(config, text):
         return DenseMLP(require("intermediate_size"))
     shared = get_field(text, "shared_expert_intermediate_size")

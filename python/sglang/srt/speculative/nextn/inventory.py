@@ -20,10 +20,10 @@ from sglang.srt.speculative.nextn.schemes import (
     SCHEMES,
     SUFFIXES,
     UNQUANTIZED,
-    QuantizationSizes,
     Scheme,
     detect_scheme,
 )
+from sglang.srt.speculative.nextn.stored_shapes import QuantizationSizes
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sglang.srt.speculative.nextn.checkpoint import INDEX_NAME
+from sglang.srt.speculative.nextn.weight_index import INDEX_NAME
 
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 

@@ -100,7 +100,7 @@ def _label(stored: StoredModule) -> str:
     return (weight.dtype if weight else None) or SCHEMES[UNQUANTIZED].label
 
 
-# The router and the gate of the shared expert: no engine and no exporter quantises them.
+# The router and the shared expert's gate, which no engine and no exporter quantises.
 _NEVER_QUANTIZED = (".mlp.gate", ".shared_expert_gate")
 
 

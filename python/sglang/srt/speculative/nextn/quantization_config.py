@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sglang.srt.speculative.nextn.checkpoint import read_json
 from sglang.srt.speculative.nextn.head_config import get_field, get_text_config
-from sglang.srt.speculative.nextn.schemes import QuantizationSizes
+from sglang.srt.speculative.nextn.stored_shapes import QuantizationSizes
+from sglang.srt.speculative.nextn.weight_index import read_json
 
 # Prefixes that exporters put before the names of the text model's modules.
 _PREFIXES = ("", "model.", "language_model.", "model.language_model.")
@@ -189,7 +189,7 @@ def _parts_of(module: str) -> tuple[str, ...]:
     return tuple(f"{parent}.{part}" for part in _PARTS.get(name, (name,)))
 
 
-def _matches_any(method: str, patterns, names: tuple[str, ...]) -> bool:
+def _matches_any(method: str, patterns: Iterable[str], names: tuple[str, ...]) -> bool:
     match = _MATCHERS.get(method, _matches_path)
     return any(
         (
@@ -210,7 +210,7 @@ def _matches_regex(pattern: str, name: str) -> bool:
 
 
 def _matches_wildcard(pattern: str, name: str) -> bool:
-    """ModelOpt: a wildcard over the path, over a leading part of it, or over one word."""
+    """ModelOpt: a wildcard over the path, a leading part of it, or one word."""
     parts = name.split(".")
     paths = (".".join(parts[: end + 1]) for end in range(len(parts)))
     return any(fnmatch.fnmatchcase(text, pattern) for text in (*paths, *parts))

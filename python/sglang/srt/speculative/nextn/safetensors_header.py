@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
@@ -81,7 +82,7 @@ def read_header(path: Path) -> dict[str, HeadTensor]:
         with safe_open(path, framework="np") as shard:
             return {
                 name: _describe(name, path.name, shard.get_slice(name))
-                for name in shard.keys()
+                for name in shard.keys()  # noqa: SIM118 (not a dict)
             }
     except FileNotFoundError:
         raise CheckpointError(f"{path} does not exist: download it again.") from None
@@ -89,7 +90,7 @@ def read_header(path: Path) -> dict[str, HeadTensor]:
         raise CheckpointError(_explain_unreadable(path, error)) from error
 
 
-def _describe(name: str, shard: str, tensor) -> HeadTensor:
+def _describe(name: str, shard: str, tensor: Any) -> HeadTensor:
     return HeadTensor(name, shard, tensor.get_dtype(), tuple(tensor.get_shape()))
 
 

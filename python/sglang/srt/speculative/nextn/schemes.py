@@ -1,8 +1,4 @@
-"""The ways in which one weight is stored: plain, or quantised with its companions.
-
-Shapes are those of published checkpoints before any repacking: [out, in] weights, FP4
-values packed two to a byte along `in`, scales by block of `in`.
-"""
+"""The ways in which one weight is stored: plain, or quantised with its companions."""
 
 from __future__ import annotations
 
@@ -10,8 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sglang.srt.speculative.nextn.safetensors_header import HeadTensor
+from sglang.srt.speculative.nextn.stored_shapes import (
+    QuantizationSizes,
+    Shape,
+    Shapes,
+    StoredShapes,
+)
 
-Shape = tuple[int, ...]
+UNQUANTIZED = "unquantized"
 
 FLOATS = ("BF16", "F16", "F32")
 _BYTES = ("U8", "I8")
@@ -20,20 +22,11 @@ _FP8 = ("F8_E4M3", "F8_E4M3FNUZ", "F8_E5M2")
 
 
 @dataclass(frozen=True)
-class QuantizationSizes:
-    """Sizes that a quantisation config fixes; the defaults are what exporters use."""
-
-    group_sizes: tuple[int, ...] = (128, 64, 32, -1)
-    bits: tuple[int, ...] = (4, 8)
-    block_size: tuple[int, int] = (128, 128)
-
-
-@dataclass(frozen=True)
 class StoredTensor:
     """One tensor of a scheme: the dtypes and the shapes that it may have."""
 
     dtypes: tuple[str, ...]
-    shapes: Callable[[int, int, QuantizationSizes], tuple[Shape, ...]]
+    shapes: Callable[[StoredShapes], Shapes]
 
 
 @dataclass(frozen=True)
@@ -63,113 +56,28 @@ class Scheme:
         return {**self.required, **self.optional}
 
 
-def _ceil_div(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def _weight(out, in_, sizes):
-    return ((out, in_),)
-
-
-def _half_weight(out, in_, sizes):
-    return ((out, in_ // 2),)
-
-
-def _scalar(out, in_, sizes):
-    return ((), (1,))
-
-
-def _blocks_of(width: int):
-    return lambda out, in_, sizes: ((out, in_ // width),)
-
-
-def _block_grid(out, in_, sizes):
-    rows, columns = sizes.block_size
-    return ((_ceil_div(out, rows), _ceil_div(in_, columns)),)
-
-
-def _per_tensor_channel_or_block(out, in_, sizes):
-    return ((), (1,), (out,), (out, 1), *_block_grid(out, in_, sizes))
-
-
-def _per_tensor_or_channel(out, in_, sizes):
-    return ((), (1,), (out,), (out, 1))
-
-
-def _input_channels(out, in_, sizes):
-    return ((in_,),)
-
-
-def _groups(in_: int, sizes: QuantizationSizes) -> tuple[int, ...]:
-    return tuple(
-        1 if size == -1 else _ceil_div(in_, size) for size in sizes.group_sizes
-    )
-
-
-def _packed(size: int, bits: int) -> int:
-    return _ceil_div(size * bits, 32)
-
-
-def _packed_input_last(out, in_, sizes):
-    return tuple((out, _packed(in_, bits)) for bits in sizes.bits)
-
-
-def _scale_groups_last(out, in_, sizes):
-    return tuple((out, groups) for groups in _groups(in_, sizes))
-
-
-def _zeros_groups_last(out, in_, sizes):
-    return tuple(
-        (_packed(out, bits), groups)
-        for bits in sizes.bits
-        for groups in _groups(in_, sizes)
-    )
-
-
-def _packed_input_first(out, in_, sizes):
-    return tuple((_packed(in_, bits), out) for bits in sizes.bits)
-
-
-def _packed_output(out, in_, sizes):
-    return tuple((in_, _packed(out, bits)) for bits in sizes.bits)
-
-
-def _scale_groups_first(out, in_, sizes):
-    return tuple((groups, out) for groups in _groups(in_, sizes))
-
-
-def _zeros_groups_first(out, in_, sizes):
-    return tuple(
-        (groups, _packed(out, bits))
-        for bits in sizes.bits
-        for groups in _groups(in_, sizes)
-    )
-
-
-def _pair(out, in_, sizes):
-    return ((2,),)
-
-
-_SCALE = StoredTensor(FLOATS, _scalar)
-
-UNQUANTIZED = "unquantized"
+_SCALE = StoredTensor(FLOATS, StoredShapes.scalar)
 
 SCHEMES: dict[str, Scheme] = {
     scheme.name: scheme
     for scheme in (
-        Scheme(UNQUANTIZED, "not quantized", {"weight": StoredTensor(FLOATS, _weight)}),
+        Scheme(
+            UNQUANTIZED,
+            "not quantized",
+            {"weight": StoredTensor(FLOATS, StoredShapes.weight)},
+        ),
         # NVIDIA ModelOpt: 4-bit values, one e4m3 scale for 16 of them, one f32 scale.
         Scheme(
             "nvfp4",
             "NVFP4 (modelopt)",
             required={
-                "weight": StoredTensor(_BYTES, _half_weight),
-                "weight_scale": StoredTensor(_FP8, _blocks_of(16)),
-                "weight_scale_2": StoredTensor(("F32",), _scalar),
+                "weight": StoredTensor(_BYTES, StoredShapes.half_weight),
+                "weight_scale": StoredTensor(_FP8, StoredShapes.one_in_16_columns),
+                "weight_scale_2": StoredTensor(("F32",), StoredShapes.scalar),
             },
             optional={
                 "input_scale": _SCALE,
-                "pre_quant_scale": StoredTensor(FLOATS, _input_channels),
+                "pre_quant_scale": StoredTensor(FLOATS, StoredShapes.one_a_column),
             },
             methods=("modelopt", "modelopt_fp4", "modelopt_mixed"),
         ),
@@ -178,9 +86,9 @@ SCHEMES: dict[str, Scheme] = {
             "nvfp4-pack-quantized",
             "NVFP4 (compressed-tensors)",
             required={
-                "weight_packed": StoredTensor(_BYTES, _half_weight),
-                "weight_scale": StoredTensor(_FP8, _blocks_of(16)),
-                "weight_global_scale": StoredTensor(("F32",), _scalar),
+                "weight_packed": StoredTensor(_BYTES, StoredShapes.half_weight),
+                "weight_scale": StoredTensor(_FP8, StoredShapes.one_in_16_columns),
+                "weight_global_scale": StoredTensor(("F32",), StoredShapes.scalar),
             },
             optional={"input_global_scale": _SCALE},
             methods=("compressed-tensors",),
@@ -189,8 +97,8 @@ SCHEMES: dict[str, Scheme] = {
             "fp8-block",
             "FP8 (block)",
             required={
-                "weight": StoredTensor(_FP8, _weight),
-                "weight_scale_inv": StoredTensor(FLOATS, _block_grid),
+                "weight": StoredTensor(_FP8, StoredShapes.weight),
+                "weight_scale_inv": StoredTensor(FLOATS, StoredShapes.block_grid),
             },
             optional={"input_scale": _SCALE},
             methods=("fp8",),
@@ -199,8 +107,10 @@ SCHEMES: dict[str, Scheme] = {
             "fp8",
             "FP8",
             required={
-                "weight": StoredTensor(_FP8, _weight),
-                "weight_scale": StoredTensor(FLOATS, _per_tensor_channel_or_block),
+                "weight": StoredTensor(_FP8, StoredShapes.weight),
+                "weight_scale": StoredTensor(
+                    FLOATS, StoredShapes.scalar_rows_or_blocks
+                ),
             },
             optional={"input_scale": _SCALE},
             methods=("fp8", "modelopt", "modelopt_fp8", "compressed-tensors"),
@@ -209,8 +119,8 @@ SCHEMES: dict[str, Scheme] = {
             "mxfp8",
             "MXFP8",
             required={
-                "weight": StoredTensor(_FP8, _weight),
-                "weight_scale": StoredTensor(_E8M0, _blocks_of(32)),
+                "weight": StoredTensor(_FP8, StoredShapes.weight),
+                "weight_scale": StoredTensor(_E8M0, StoredShapes.one_in_32_columns),
             },
             methods=("mxfp8", "modelopt_mixed"),
         ),
@@ -218,8 +128,8 @@ SCHEMES: dict[str, Scheme] = {
             "mxfp4",
             "MXFP4",
             required={
-                "weight": StoredTensor(_BYTES, _half_weight),
-                "weight_scale": StoredTensor(_E8M0, _blocks_of(32)),
+                "weight": StoredTensor(_BYTES, StoredShapes.half_weight),
+                "weight_scale": StoredTensor(_E8M0, StoredShapes.one_in_32_columns),
             },
             methods=("quark", "mxfp4"),
         ),
@@ -227,12 +137,12 @@ SCHEMES: dict[str, Scheme] = {
             "int-quantized",
             "INT8",
             required={
-                "weight": StoredTensor(("I8",), _weight),
-                "weight_scale": StoredTensor(FLOATS, _per_tensor_or_channel),
+                "weight": StoredTensor(("I8",), StoredShapes.weight),
+                "weight_scale": StoredTensor(FLOATS, StoredShapes.scalar_or_rows),
             },
             optional={
                 "input_scale": _SCALE,
-                "input_zero_point": StoredTensor(("I8", "I32"), _scalar),
+                "input_zero_point": StoredTensor(("I8", "I32"), StoredShapes.scalar),
             },
             methods=("compressed-tensors", "w8a8_int8"),
         ),
@@ -240,13 +150,17 @@ SCHEMES: dict[str, Scheme] = {
             "pack-quantized",
             "INT4/INT8 (compressed-tensors)",
             required={
-                "weight_packed": StoredTensor(("I32",), _packed_input_last),
-                "weight_scale": StoredTensor(FLOATS, _scale_groups_last),
-                "weight_shape": StoredTensor(("I64", "I32"), _pair),
+                "weight_packed": StoredTensor(
+                    ("I32",), StoredShapes.rows_by_packed_columns
+                ),
+                "weight_scale": StoredTensor(FLOATS, StoredShapes.rows_by_groups),
+                "weight_shape": StoredTensor(("I64", "I32"), StoredShapes.pair),
             },
             optional={
-                "weight_zero_point": StoredTensor(("I32",), _zeros_groups_last),
-                "weight_g_idx": StoredTensor(("I32",), _input_channels),
+                "weight_zero_point": StoredTensor(
+                    ("I32",), StoredShapes.packed_rows_by_groups
+                ),
+                "weight_g_idx": StoredTensor(("I32",), StoredShapes.one_a_column),
             },
             methods=("compressed-tensors",),
         ),
@@ -254,20 +168,20 @@ SCHEMES: dict[str, Scheme] = {
             "gptq",
             "GPTQ",
             required={
-                "qweight": StoredTensor(("I32",), _packed_input_first),
-                "qzeros": StoredTensor(("I32",), _zeros_groups_first),
-                "scales": StoredTensor(FLOATS, _scale_groups_first),
+                "qweight": StoredTensor(("I32",), StoredShapes.packed_columns_by_rows),
+                "qzeros": StoredTensor(("I32",), StoredShapes.groups_by_packed_rows),
+                "scales": StoredTensor(FLOATS, StoredShapes.groups_by_rows),
             },
-            optional={"g_idx": StoredTensor(("I32",), _input_channels)},
+            optional={"g_idx": StoredTensor(("I32",), StoredShapes.one_a_column)},
             methods=("gptq", "gptq_marlin", "auto-round"),
         ),
         Scheme(
             "awq",
             "AWQ",
             required={
-                "qweight": StoredTensor(("I32",), _packed_output),
-                "qzeros": StoredTensor(("I32",), _zeros_groups_first),
-                "scales": StoredTensor(FLOATS, _scale_groups_first),
+                "qweight": StoredTensor(("I32",), StoredShapes.columns_by_packed_rows),
+                "qzeros": StoredTensor(("I32",), StoredShapes.groups_by_packed_rows),
+                "scales": StoredTensor(FLOATS, StoredShapes.groups_by_rows),
             },
             methods=("awq", "awq_marlin"),
         ),
@@ -282,7 +196,7 @@ SUFFIXES = tuple(
 
 def allowed_shapes(
     stored: StoredTensor, shape: Shape, sizes: QuantizationSizes
-) -> tuple[Shape, ...]:
+) -> Shapes:
     """Shapes that `stored` may have for a weight of `shape`: [..., out, in] or [size].
 
     Leading dimensions (packed experts) lead every shape, and a scale for a whole tensor
@@ -290,10 +204,9 @@ def allowed_shapes(
     """
     if len(shape) < 2:
         return (shape,)
-    *lead, out, in_ = shape
-    return tuple(
-        dict.fromkeys((*lead, *rest) for rest in stored.shapes(out, in_, sizes))
-    )
+    *lead, rows, columns = shape
+    shapes = stored.shapes(StoredShapes(rows, columns, sizes))
+    return tuple((*lead, *rest) for rest in shapes)
 
 
 def detect_scheme(
@@ -310,8 +223,8 @@ def detect_scheme(
         sizes: block and group sizes to expect.
         quant_method: the checkpoint's; it only decides between equally good fits.
 
-    The choice rests on the tensors: it stays the same for a module with a tensor missing
-    or wrongly shaped, so that the error can say which.
+    The choice rests on the tensors: a module with a tensor missing or wrongly shaped
+    keeps its scheme, so that the error can say which tensor that is.
     """
     return max(
         SCHEMES.values(),
