@@ -8,6 +8,7 @@ from pathlib import Path
 
 import libcst as cst
 
+from patches.engine.formatting import format_files
 from patches.engine.patch import Edit, EditError, Patch
 
 
@@ -86,13 +87,10 @@ def apply_series(package: Path, version: str, series: Sequence[Patch]) -> list[P
     tree = PatchedTree(package, version)
     for patch in series:
         tree.apply(patch)
-    texts = {
-        package / name: with_notice(patched.text, patched.patches)
-        for name, patched in tree.files.items()
-    }
-    for path, text in texts.items():
-        path.write_text(text)
-    return list(texts)
+    formatted = format_files({name: file.text for name, file in tree.files.items()})
+    for name, text in formatted.items():
+        (package / name).write_text(with_notice(text, tree.files[name].patches))
+    return [package / name for name in formatted]
 
 
 def with_notice(text: str, numbers: Sequence[int]) -> str:

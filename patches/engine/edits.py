@@ -333,7 +333,8 @@ def _fill(template: str, original: cst.BaseExpression) -> cst.BaseExpression:
             lpar=[cst.LeftParen()], rpar=[cst.RightParen()]
         )
     try:
-        new = cst.parse_expression(dedent(template).strip())
+        code = dedent(template).strip()
+        new = cst.parse_expression(f"(\n{code}\n)" if "\n" in code else code)
     except cst.ParserSyntaxError as error:
         raise EditError(f"the code of the edit does not parse: {error}") from error
     if isinstance(new, cst.Name) and new.value == ORIGINAL:

@@ -2,18 +2,95 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
-from sglang.srt.speculative.nextn.head_config import get_architecture
+from sglang.srt.speculative.nextn.support import NextnSupport, nextn_support
 
-NATIVE = ("Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration")
+logger = logging.getLogger(__name__)
+
+# Formats whose files are safetensors on this machine, and the one without files.
+NATIVE_LOAD_FORMATS = ("auto", "safetensors", "layered", "dummy")
 
 
 def resolve_nextn_algorithm(cfg: Any, hf_config: Any) -> str:
-    """Return the algorithm that serves a request for NEXTN.
+    """Return the algorithm that serves a request for NEXTN: NEXTN or EAGLE.
+
+    EAGLE comes with one warning that says why. Reads headers of the checkpoint at most.
 
     Args:
         cfg: the server arguments as resolved so far.
         hf_config: the target's configuration.
+
+    Raises:
+        ValueError: the model has no MTP head that anything could draft with, or the
+            head is incomplete.
     """
-    return "NEXTN" if get_architecture(hf_config) in NATIVE else "EAGLE"
+    asked_otherwise = _option_for_another_draft(cfg)
+    if asked_otherwise:
+        return _use_eagle(asked_otherwise)
+    support = nextn_support(
+        cfg.model_path,
+        hf_config,
+        revision=cfg.revision,
+        check_weights=cfg.load_format != "dummy",
+    )
+    if support.error is not None:
+        raise ValueError(f"--speculative-algorithm NEXTN: {support.error}")
+    if support.native:
+        return "NEXTN"
+    if support.draft_architecture is None or support.has_head is False:
+        raise _no_head_error(cfg, support)
+    return _use_eagle(support.reason)
+
+
+def _option_for_another_draft(cfg: Any) -> str | None:
+    """Say which option asks for a draft that is not the target's own head, if any."""
+    draft_path = cfg.speculative_draft_model_path
+    if draft_path not in (None, cfg.model_path):
+        return (
+            f"--speculative-draft-model-path names another checkpoint ({draft_path}), "
+            "and NEXTN drafts with the head of the target's own."
+        )
+    load_format = cfg.speculative_draft_load_format or cfg.load_format
+    if load_format not in NATIVE_LOAD_FORMATS:
+        return (
+            f"The load format {load_format} is not one that the native worker reads "
+            f"({', '.join(NATIVE_LOAD_FORMATS)})."
+        )
+    if cfg.speculative_draft_load_format not in (None, cfg.load_format):
+        return (
+            f"--speculative-draft-load-format {cfg.speculative_draft_load_format} is "
+            "not the target's, and the native worker reads the target's files."
+        )
+    if cfg._speculative_draft_quantization_explicitly_set:
+        return (
+            "--speculative-draft-model-quantization asks for another quantization, and "
+            "the native worker serves the head as it is stored."
+        )
+    if cfg.weight_cache_mode != "off":
+        return "--weight-cache-mode takes the weights from another process."
+    if cfg.startup_weight_load_mode != "serial":
+        return (
+            "--startup-weight-load-mode overlap fills weights after graph capture, and "
+            "the native worker shares tables that are filled."
+        )
+    return None
+
+
+def _use_eagle(reason: str) -> str:
+    logger.warning(
+        "--speculative-algorithm NEXTN was asked for, EAGLE is used: %s "
+        "Type --speculative-algorithm EAGLE to silence this line.",
+        reason,
+    )
+    return "EAGLE"
+
+
+def _no_head_error(cfg: Any, support: NextnSupport) -> ValueError:
+    return ValueError(
+        f"--speculative-algorithm NEXTN needs a model with an MTP head: {support.reason} "
+        f"Use a checkpoint of {cfg.model_path} that ships one, name a draft with "
+        "--speculative-algorithm EAGLE --speculative-draft-model-path, or leave "
+        "--speculative-algorithm out."
+    )
