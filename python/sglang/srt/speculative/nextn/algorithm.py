@@ -89,8 +89,8 @@ def _use_eagle(reason: str) -> str:
 
 def _no_head_error(cfg: Any, support: NextnSupport) -> ValueError:
     return ValueError(
-        f"--speculative-algorithm NEXTN needs a model with an MTP head: {support.reason} "
-        f"Use a checkpoint of {cfg.model_path} that ships one, name a draft with "
-        "--speculative-algorithm EAGLE --speculative-draft-model-path, or leave "
-        "--speculative-algorithm out."
+        "--speculative-algorithm NEXTN needs a model with an MTP head: "
+        f"{support.reason} Use a checkpoint of {cfg.model_path} that ships one, name "
+        "a draft with --speculative-algorithm EAGLE --speculative-draft-model-path, "
+        "or leave --speculative-algorithm out."
     )

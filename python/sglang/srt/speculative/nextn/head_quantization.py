@@ -64,7 +64,7 @@ class HeadQuantConfig(QuantizationConfig):
         raise NotImplementedError("built from a target's configuration only")
 
     def __getattr__(self, name: str) -> Any:
-        # Model code asks the method's own attributes, as is_checkpoint_nvfp4_serialized.
+        # Model code asks for attributes of the method's own configuration.
         if name == "target":
             raise AttributeError(name)
         return getattr(self.target, name)
@@ -73,7 +73,7 @@ class HeadQuantConfig(QuantizationConfig):
 def head_quant_config(
     target: QuantizationConfig | None, decided: HeadQuantization
 ) -> QuantizationConfig | None:
-    """Return the quantisation to build the head with; None when nothing is quantised."""
+    """Return the quantisation to build the head with; None when nothing has one."""
     if target is None or not decided.any_quantized:
         return None
     return HeadQuantConfig(target, decided)

@@ -45,7 +45,7 @@ class LoadedHead:
 
 
 def head_loader_of(target: nn.Module) -> type[BaseModelLoader]:
-    """Return a loader class for ``LoadConfig.load_format`` that shares with ``target``."""
+    """Return a loader class, for ``LoadConfig.load_format``, bound to ``target``."""
 
     class HeadLoader(BaseModelLoader):
         """Loads the MTP head of one target model."""
