@@ -12,6 +12,8 @@ from torch import nn
 from sglang.srt.configs.device_config import DeviceConfig
 from sglang.srt.configs.load_config import LoadConfig, LoadFormat
 from sglang.srt.configs.model_config import ModelConfig
+from sglang.srt.layers.layer_boundary.stage import check_stage_producers
+from sglang.srt.layers.moe.utils import resolve_shared_experts_config
 from sglang.srt.model_loader.loader import (
     BaseModelLoader,
     DefaultModelLoader,
@@ -81,12 +83,7 @@ def load_head(
     plan = None if is_dummy else _plan(model_config)
     device = torch.device(device_config.device)
     with set_default_torch_dtype(model_config.dtype), device:
-        head = MTPHead(
-            model_config.hf_config,
-            _quant_config(model_config, load_config, plan),
-            SharedTables.of(target),
-            plan.num_layers if plan else _configured_layers(model_config),
-        )
+        head = _build(target, model_config, load_config, plan)
     if plan is None:
         initialize_dummy_weights(head)
     else:
@@ -99,6 +96,28 @@ def load_head(
     head.loaded = _summary(plan, head, time.perf_counter() - started)
     _log(head.loaded)
     return head.eval()
+
+
+def _build(
+    target: nn.Module,
+    model_config: ModelConfig,
+    load_config: LoadConfig,
+    plan: HeadPlan | None,
+) -> MTPHead:
+    quant_config = _quant_config(model_config, load_config, plan)
+    shared_experts = resolve_shared_experts_config(
+        MTPHead, model_config.hf_config, quant_config
+    )
+    with get_model().override(shared_experts=shared_experts):
+        head = MTPHead(
+            model_config.hf_config,
+            quant_config,
+            SharedTables.of(target),
+            plan.num_layers if plan else _configured_layers(model_config),
+        )
+        check_stage_producers(head)
+    head.shared_experts_config = shared_experts
+    return head
 
 
 def _plan(model_config: ModelConfig) -> HeadPlan:
