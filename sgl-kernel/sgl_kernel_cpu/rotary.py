@@ -67,9 +67,7 @@ def rotary_embedding_cpu(
     rotated = []
     for x in (query, key):
         x = x.clone(memory_format=torch.contiguous_format)
-        heads = x.view(
-            positions.numel(), -1, head_size if x.dim() == 2 else x.shape[-1]
-        )
+        heads = x.unflatten(-1, (-1, head_size)) if x.dim() == 2 else x.flatten(0, -3)
         _rotate_(heads, cos, sin, is_neox)
         rotated.append(x)
     return rotated[0], rotated[1]
