@@ -25,10 +25,9 @@ def divide(numerator, denominator, reciprocal):
     must stay half-way, or rounding to even goes wrong.
     """
     quotient = numerator * reciprocal
-    rest = tl.fma(-quotient, denominator, numerator)
-    return tl.where(
-        tl.abs(quotient) < 1024.0, tl.fma(rest, reciprocal, quotient), quotient
-    )
+    excess = tl.fma(quotient, denominator, -numerator)  # this way round -0.0 stays -0.0
+    corrected = tl.fma(-excess, reciprocal, quotient)
+    return tl.where(tl.abs(quotient) < 1024.0, corrected, quotient)
 
 
 @triton.jit

@@ -63,8 +63,10 @@ class Tuned:
     config: GemmConfig
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
+    """All entries; compared by identity, since a process reads its table once."""
+
     devices: tuple[DeviceEntry, ...]
     tuned: tuple[Tuned, ...]
 
