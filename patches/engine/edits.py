@@ -17,10 +17,12 @@ from patches.engine.place import (
     find_all,
     find_definition,
     find_node,
+    find_sites,
 )
 from patches.engine.rewrite import replace_node, replace_nodes
 
 ORIGINAL = "__original__"
+RECEIVER = "__receiver__"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,16 +94,20 @@ class ReplaceExpression(Edit):
 
     Attributes:
         at: an expression, or a statement whose test or value is meant.
-        code: the new expression; ``__original__`` in it stands for the old one.
+        code: the new expression; ``__original__`` in it stands for the old one, and
+            ``__receiver__`` for the object that an old method call is made on.
+        sites: how many such places there must be; all are replaced.
     """
 
     scope: str = ""
     at: Find
     code: str
+    sites: int = 1
 
     def apply(self, module: cst.Module) -> cst.Module:
-        old = _expression_of(find_node(module, self.scope, self.at))
-        return replace_node(module, old, [_fill(self.code, old)])
+        found = find_sites(module, self.scope, self.at, self.sites)
+        olds = [_expression_of(node) for node in found]
+        return replace_nodes(module, [(old, [_fill(self.code, old)]) for old in olds])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +172,46 @@ class AddArgument(Edit):
             present[-1] = present[-1].with_changes(comma=_COMMA)
         new = old.with_changes(**{field: [*present, *parsed.params.params]})
         return replace_node(module, old, [new])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoveArgument(Edit):
+    """Remove a keyword argument from a call, or a parameter from a function.
+
+    Attributes:
+        at: the call, or the name of the function.
+        name: the keyword, or the name of the parameter.
+    """
+
+    scope: str = ""
+    at: str | Find
+    name: str
+
+    def apply(self, module: cst.Module) -> cst.Module:
+        if isinstance(self.at, str):
+            return self._remove_parameter(module, self.at)
+        call = find_node(module, self.scope, self.at)
+        if not isinstance(call, cst.Call):
+            raise EditError(f"{self.at} is not a call")
+        found = [arg for arg in call.args if dotted_name(arg.keyword) == self.name]
+        if len(found) != 1:
+            raise EditError(f"{self.at} has {len(found)} arguments {self.name!r}")
+        return replace_node(module, found[0], [])
+
+    def _remove_parameter(self, module: cst.Module, name: str) -> cst.Module:
+        qualified_name = f"{self.scope}.{name}" if self.scope else name
+        function = find_definition(module, qualified_name)
+        if not isinstance(function, cst.FunctionDef):
+            raise EditError(f"{name} is not a function")
+        params = function.params
+        found = [
+            param
+            for param in (*params.posonly_params, *params.params, *params.kwonly_params)
+            if param.name.value == self.name
+        ]
+        if len(found) != 1:
+            raise EditError(f"{name} has {len(found)} parameters {self.name!r}")
+        return replace_node(module, found[0], [])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,6 +386,11 @@ def _fill(template: str, original: cst.BaseExpression) -> cst.BaseExpression:
     if isinstance(new, cst.Name) and new.value == ORIGINAL:
         return original
     filled = m.replace(new, m.Name(ORIGINAL), original)
+    if isinstance(original, cst.Call) and isinstance(original.func, cst.Attribute):
+        receiver = original.func.value
+        if isinstance(filled, cst.Name) and filled.value == RECEIVER:
+            return receiver
+        filled = m.replace(filled, m.Name(RECEIVER), receiver)
     assert isinstance(filled, cst.BaseExpression)
     return filled
 

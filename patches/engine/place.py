@@ -24,12 +24,14 @@ class Find:
     Attributes:
         kind: a key of ``KINDS``.
         name: what the node is called: the target of an assignment, the function of a
-            call or of a call statement, the exception of a raise, the key of a keyword
-            argument, the module of an import.
+            call or of a call statement, the last name of a method call, the exception
+            of a raise, the key of a keyword argument, the module of an import.
         mentions: names, attributes and string values that must all occur in the node,
             for a compound statement in its header alone.
         nth: which of several matches, from 0; only where nothing else tells them apart.
         of: how many matches there must be when ``nth`` is given.
+        within: the one statement of the scope that holds the node, if the scope is
+            too wide.
     """
 
     kind: str
@@ -37,6 +39,7 @@ class Find:
     mentions: tuple[str, ...] = ()
     nth: int | None = None
     of: int | None = None
+    within: Find | None = None
 
     def __str__(self) -> str:
         words = [self.kind]
@@ -46,6 +49,8 @@ class Find:
             words.append("mentioning " + ", ".join(map(repr, self.mentions)))
         if self.nth is not None:
             words.append(f"number {self.nth} of {self.of}")
+        if self.within is not None:
+            words.append(f"within {self.within}")
         return " ".join(words)
 
 
@@ -74,7 +79,7 @@ def find_node(module: cst.Module, scope: str, find: Find) -> cst.CSTNode:
     Raises:
         EditError: the scope or the node is not there exactly once.
     """
-    root = find_definition(module, scope) if scope else module
+    root = _root_of(module, scope, find)
     matches = find_all(root, find)
     place = f"{find} in {scope or 'the module'}"
     if find.nth is not None:
@@ -84,6 +89,25 @@ def find_node(module: cst.Module, scope: str, find: Find) -> cst.CSTNode:
     if len(matches) != 1:
         raise EditError(f"{place}: found {len(matches)} times, expected once")
     return matches[0]
+
+
+def find_sites(
+    module: cst.Module, scope: str, find: Find, sites: int
+) -> list[cst.CSTNode]:
+    """Return the ``sites`` nodes that ``find`` describes in ``scope``.
+
+    Raises:
+        EditError: the scope is not there once, or the nodes are more or fewer.
+    """
+    if sites == 1:
+        return [find_node(module, scope, find)]
+    matches = find_all(_root_of(module, scope, find), find)
+    if len(matches) != sites:
+        raise EditError(
+            f"{find} in {scope or 'the module'}: found {len(matches)} times, "
+            f"expected {sites}"
+        )
+    return matches
 
 
 def find_all(root: cst.CSTNode, find: Find) -> list[cst.CSTNode]:
@@ -125,6 +149,12 @@ def dotted_name(node: cst.CSTNode | None) -> str:
         prefix = dotted_name(node.value)
         return f"{prefix}.{node.attr.value}" if prefix else ""
     return ""
+
+
+def _root_of(module: cst.Module, scope: str, find: Find) -> cst.CSTNode:
+    if find.within is not None:
+        return find_node(module, scope, find.within)
+    return find_definition(module, scope) if scope else module
 
 
 def _walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -176,6 +206,14 @@ def _is_call(node: cst.CSTNode, name: str | None) -> bool:
     return isinstance(node, cst.Call) and name in (None, dotted_name(node.func))
 
 
+def _is_method_call(node: cst.CSTNode, name: str | None) -> bool:
+    return (
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and name in (None, node.func.attr.value)
+    )
+
+
 def _is_raise(node: cst.CSTNode, name: str | None) -> bool:
     if not _is_small_statement(node, cst.Raise):
         return False
@@ -214,6 +252,7 @@ KINDS: dict[str, Callable[[cst.CSTNode, str | None], bool]] = {
     "assign": _is_assign,
     "call": _is_call,
     "call statement": _is_call_statement,
+    "method call": _is_method_call,
     "raise": _is_raise,
     "import": _is_import,
     "keyword": _is_keyword,

@@ -37,7 +37,11 @@ from .speculative_sampling import (
     tree_speculative_sampling_target_only,
 )
 
+# SGLang takes its CPU path without AMX tiles where the kernels say that they need none.
+REQUIRES_AMX = False
+
 __all__ = [
+    "REQUIRES_AMX",
     "assign_draft_cache_locs_contiguous_cpu",
     "assign_extend_cache_locs_cpu",
     "assign_req_to_token_pool_cpu",
