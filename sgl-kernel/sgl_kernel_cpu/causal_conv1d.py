@@ -35,12 +35,16 @@ def _convolve(
     return F.silu(out) if silu_activation else out
 
 
+def _fake_fwd(x: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
+    return like_first(x.transpose(-1, -2)).transpose(-1, -2)
+
+
 @kernel(
     "causal_conv1d_fwd_cpu(Tensor x, Tensor weight, Tensor? bias, "
     "Tensor(a!)? conv_states, Tensor? query_start_loc, Tensor? cache_indices, "
     "Tensor? has_initial_state, bool silu_activation, int pad_slot_id=-1, "
     "bool is_vnni=True) -> Tensor",
-    fake=like_first,
+    fake=_fake_fwd,
 )
 def causal_conv1d_fwd_cpu(
     x: torch.Tensor,
