@@ -19,9 +19,10 @@ from sglang.srt.speculative.nextn.head_config import (
 )
 
 _MTP = r"mtp\."
-_MTP_IN_MODEL = r"model\.mtp\."
-_MTP_LAYERS = r"(?:model\.)?mtp_layers\."
-_APPENDED_LAYER = r"model\.(?:language_model\.)?layers\.{num_hidden_layers}\."
+# Wrappers put prefixes of their own before these; a head must not be overlooked.
+_MTP_IN_MODEL = r"(?:.*\.)?mtp\."
+_MTP_LAYERS = r"(?:.*\.)?mtp_layers\."
+_APPENDED_LAYER = r"(?:.*\.)?layers\.{num_hidden_layers}\."
 
 _NOT_PROVEN = "its head has the shape of Qwen3.5's, but no test proves it natively yet"
 _OTHER_NORMS = "its head joins embedding and hidden state with modules of its own"
@@ -110,7 +111,7 @@ _register(
 )
 _register(
     "NemotronHForCausalLMMTP",
-    r"(?:language_model\.)?mtp\.",
+    _MTP_IN_MODEL,
     _OTHER_LAYERS,
     "NemotronHForCausalLM",
     "NemotronHPuzzleForCausalLM",
@@ -194,13 +195,13 @@ _register(
 )
 _register(
     "Ernie4_5_MoeForCausalLMMTP",
-    r"model\.mtp_",
+    r"(?:.*\.)?mtp_",
     _OTHER_NORMS,
     "Ernie4_5_MoeForCausalLM",
 )
 _register(
     "InklingForConditionalGenerationMTP",
-    r"(?:.*\.)?mtp\.",
+    _MTP_IN_MODEL,
     _OTHER_ATTENTION,
     "InklingForConditionalGeneration",
 )

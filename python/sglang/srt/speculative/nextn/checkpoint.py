@@ -44,7 +44,7 @@ class HeadCheckpoint:
         absent: tensors that the index promises and its shard lacks: name to shard.
         misplaced: of those, where else one was seen: name to shard.
         misnamed: names that look like a head's and that nothing would load.
-        shards: every shard of the checkpoint.
+        shards: every shard that the index names or the head lies in.
         missing_shards: shards that the index names and the folder lacks.
         total_bytes: bytes of the whole checkpoint; None when not known.
         warnings: sentences for the user about what is odd and can still be served.
@@ -108,9 +108,8 @@ def read_head_checkpoint(
     if path.is_file() and path.name.endswith(".json"):
         return _read_indexed(path, is_head_tensor, read_shared, shards_required=False)
     if not path.is_dir():
-        raise CheckpointError(
-            f"{path} is neither a checkpoint folder nor a {INDEX_NAME} file."
-        )
+        kind = NoSafetensorsError if path.is_file() else CheckpointError
+        raise kind(f"{path} is neither a checkpoint folder nor a {INDEX_NAME} file.")
     index = find_index(path)
     if index is not None:
         return _read_indexed(index, is_head_tensor, read_shared, shards_required=True)
@@ -203,7 +202,7 @@ def _read_indexed(
             for name in absent.keys() & header.keys()
         },
         misnamed=_find_misnamed(weight_map, is_head_tensor),
-        shards=shards,
+        shards=tuple(sorted({*shards, *(t.shard for t in unlisted.values())})),
         missing_shards=missing,
         total_bytes=_total_bytes(weight_index, missing),
         warnings=(*warnings, *notes),
@@ -251,7 +250,7 @@ def _collect_unlisted(
         new = {
             name: tensor
             for name, tensor in header.items()
-            if is_head_tensor(name) and name not in weight_map.keys() | unlisted.keys()
+            if is_head_tensor(name) and name not in weight_map and name not in unlisted
         }
         unlisted |= new
         if new:

@@ -84,8 +84,10 @@ def get_text_config(config: Any) -> Any:
 
 def get_architecture(config: Any) -> str | None:
     """The first of the config's `architectures`."""
-    architectures = get_field(config, "architectures") or ()
-    return architectures[0] if architectures else None
+    architectures = get_field(config, "architectures")
+    if not isinstance(architectures, (list, tuple)) or not architectures:
+        return None
+    return str(architectures[0])
 
 
 def read_head_config(config: Any) -> HeadConfig:
@@ -100,18 +102,18 @@ def read_head_config(config: Any) -> HeadConfig:
         value = get_field(text, name)
         return _DEFAULTS.get(name) if value is None else value
 
-    def require(name: str) -> int:
+    def require(name: str, minimum: int = 1) -> int:
         value = get(name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             raise CheckpointError(
                 f'config.json: "{name}" is {value!r}; the MTP head needs a whole '
-                "number there."
+                f"number of at least {minimum} there."
             )
         return value
 
     num_layers = get_field(text, "mtp_num_hidden_layers")
     if num_layers is not None:
-        num_layers = require("mtp_num_hidden_layers")
+        num_layers = require("mtp_num_hidden_layers", 0)
     tied = get_field(config, "tie_word_embeddings")
     return HeadConfig(
         hidden_size=require("hidden_size"),
@@ -128,22 +130,24 @@ def read_head_config(config: Any) -> HeadConfig:
 
 
 def _read_mlp(
-    config: Any, text: Any, require: Callable[[str], int]
+    config: Any, text: Any, require: Callable[..., int]
 ) -> DenseMLP | SparseMLP:
     if not _is_sparse(config, text):
         return DenseMLP(require("intermediate_size"))
-    shared = get_field(text, "shared_expert_intermediate_size")
+    shared = "shared_expert_intermediate_size"
     return SparseMLP(
         num_experts=require("num_experts"),
         num_experts_per_tok=require("num_experts_per_tok"),
         moe_intermediate_size=require("moe_intermediate_size"),
-        shared_expert_intermediate_size=0 if shared is None else shared,
+        shared_expert_intermediate_size=(
+            0 if get_field(text, shared) is None else require(shared, 0)
+        ),
     )
 
 
 def _is_sparse(config: Any, text: Any) -> bool:
     """Dense Qwen3.5 configs inherit expert counts, so only the model type tells."""
-    model_type = get_field(text, "model_type") or get_field(config, "model_type") or ""
+    model_type = get_field(text, "model_type") or get_field(config, "model_type")
     if model_type:
-        return "_moe" in model_type
+        return "_moe" in str(model_type)
     return "Moe" in (get_architecture(config) or "")

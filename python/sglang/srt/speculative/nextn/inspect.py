@@ -84,7 +84,7 @@ def _head_rows(report: Report) -> Iterator[str]:
 def _plan_rows(plan: HeadPlan) -> Iterator[str]:
     label = "storage"
     for module, storage in plan.quantization.labels.items():
-        yield _row(label, f"{module:<42} {storage}")
+        yield _row(label, f"{module:<48} {storage}")
         label = ""
     for disagreement in plan.quantization.disagreements:
         yield _row("note", f"{disagreement}. The tensors decide.")

@@ -17,22 +17,25 @@ class Disagreement:
 
     Attributes:
         module: path as the engine builds it.
+        list_key: name of the config's list of exceptions, such as "ignore".
         listed: what the config says: quantised or not; None if it says both.
         stored: label of what the tensors are.
     """
 
     module: str
+    list_key: str
     listed: bool | None
     stored: str
 
     def __str__(self) -> str:
         listed = {
-            True: "does not exclude it from quantization",
-            False: "excludes it from quantization",
+            True: "does not exclude it",
+            False: "excludes it",
             None: "excludes some of its parts only",
         }[self.listed]
         return (
-            f"{self.module}: the quantization config {listed}; stored as {self.stored}"
+            f"{self.module}: `{self.list_key}` of the quantization config {listed}; "
+            f"stored as {self.stored}"
         )
 
 
@@ -109,6 +112,7 @@ def _compare(
     labels: Mapping[str, str],
     config: QuantizationConfig | None,
 ) -> tuple[Disagreement, ...]:
+    list_key = config.list_key if config else "ignore"
     disagreements = []
     for module, scheme in schemes.items():
         listed = config.says_quantized(module) if config else False
@@ -116,5 +120,5 @@ def _compare(
             continue
         if not scheme.is_quantized and module.endswith(_NEVER_QUANTIZED):
             continue
-        disagreements.append(Disagreement(module, listed, labels[module]))
+        disagreements.append(Disagreement(module, list_key, listed, labels[module]))
     return tuple(disagreements)

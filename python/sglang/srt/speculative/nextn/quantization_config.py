@@ -102,9 +102,9 @@ def _find_raw(config: Any) -> dict[str, Any] | None:
     for owner in (config, get_text_config(config)):
         for key in ("quantization_config", "compression_config"):
             raw = get_field(owner, key)
-            if raw is not None and not isinstance(raw, Mapping):
+            if hasattr(raw, "to_dict"):
                 raw = raw.to_dict()
-            if raw:
+            if isinstance(raw, Mapping) and raw:
                 return dict(raw)
     return None
 
@@ -123,16 +123,18 @@ def _method(raw: Mapping[str, Any], producer: Any) -> str:
 
 
 def _strings(value: Any) -> tuple[str, ...]:
-    return tuple(value) if isinstance(value, (list, tuple)) else ()
+    if not isinstance(value, (list, tuple)):
+        return ()
+    return tuple(entry for entry in value if isinstance(entry, str))
 
 
 def _excluded_by_rule(raw: Mapping[str, Any]) -> Iterator[str]:
     """GPTQModel writes "-:regex" keys in `dynamic`, AutoRound 16 bits in its extras."""
-    for key in raw.get("dynamic") or ():
+    for key in _mapping(raw, "dynamic"):
         if key.startswith("-:"):
             yield "re:" + key[2:]
-    for key, rule in (raw.get("extra_config") or {}).items():
-        if isinstance(rule, Mapping) and rule.get("bits", 0) >= 16:
+    for key, rule in _mapping(raw, "extra_config").items():
+        if isinstance(rule, Mapping) and rule.get("bits") in (16, 32):
             yield key
 
 
@@ -150,31 +152,42 @@ def _quantized(raw: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 def _sizes(raw: Mapping[str, Any]) -> QuantizationSizes:
     defaults = QuantizationSizes()
-    blocks = raw.get("weight_block_size")
     settings = (raw, *_group_weights(raw))
+    groups = _sizes_named(settings, "group_size", "q_group_size")
+    if any(
+        s.get("strategy") == "channel" or s.get("group_size") == -1 for s in settings
+    ):
+        groups = (*groups, -1)
+    block = raw.get("weight_block_size")
+    if not isinstance(block, (list, tuple)) or not all(map(_is_size, block)):
+        block = ()
     return QuantizationSizes(
-        group_sizes=(
-            _whole_numbers(settings, "group_size", "q_group_size")
-            + ((-1,) if any(s.get("strategy") == "channel" for s in settings) else ())
-            or defaults.group_sizes
-        ),
-        bits=_whole_numbers(settings, "bits", "w_bit", "num_bits") or defaults.bits,
-        block_size=tuple(blocks) if blocks else defaults.block_size,
+        group_sizes=groups or defaults.group_sizes,
+        bits=_sizes_named(settings, "bits", "w_bit", "num_bits") or defaults.bits,
+        block_size=(block[0], block[1]) if len(block) == 2 else defaults.block_size,
     )
 
 
-def _whole_numbers(
+def _sizes_named(
     settings: tuple[Mapping[str, Any], ...], *keys: str
 ) -> tuple[int, ...]:
-    values = {setting.get(key) for setting in settings for key in keys}
-    return tuple(sorted(value for value in values if isinstance(value, int)))
+    values = [setting.get(key) for setting in settings for key in keys]
+    return tuple(sorted({value for value in values if _is_size(value)}))
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _groups(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    groups = raw.get("config_groups")
-    for group in groups.values() if isinstance(groups, Mapping) else ():
+    for group in _mapping(raw, "config_groups").values():
         if isinstance(group, Mapping):
             yield group
+
+
+def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = raw.get(key)
+    return value if isinstance(value, Mapping) else {}
 
 
 def _group_weights(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

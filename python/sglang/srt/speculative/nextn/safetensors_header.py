@@ -43,7 +43,7 @@ class CheckpointError(ValueError):
 
 
 class NoSafetensorsError(CheckpointError):
-    """A folder holds no safetensors weights at all."""
+    """A path holds no safetensors weights at all; another format may be there."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,6 @@ class HeadTensor:
         if self.shape is None or self.dtype not in DTYPE_BITS:
             return None
         return math.prod(self.shape) * DTYPE_BITS[self.dtype] // 8
-
-    def __str__(self) -> str:
-        if self.shape is None:
-            return f"{self.name} in {self.shard}"
-        return f"{self.name} {self.dtype} {list(self.shape)} in {self.shard}"
 
 
 def read_header(path: Path) -> dict[str, HeadTensor]:

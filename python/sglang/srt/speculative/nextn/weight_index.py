@@ -47,8 +47,11 @@ def read_weight_index(path: Path) -> WeightIndex:
         raise CheckpointError(
             f'{path} has no "weight_map": expected an object from tensor to shard.'
         )
+    checked: set[str] = set()
     for name, shard in weight_map.items():
-        _check_shard_name(path, name, shard)
+        if not isinstance(shard, str) or shard not in checked:
+            _check_shard_name(path, name, shard)
+            checked.add(shard)
     metadata = contents.get("metadata")
     size = metadata.get("total_size") if isinstance(metadata, dict) else None
     return WeightIndex(
