@@ -8,7 +8,7 @@ from head_files import (
     moe_head,
     with_text,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sglang.srt.speculative.nextn.head_config import (
@@ -113,6 +113,7 @@ def test_transformers_config_reads_like_its_json():
     assert read_head_config(loaded) == read_head_config(MOE_CONFIG)
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(sorted(MOE_CONFIG["text_config"])),
     st.none() | st.integers(-2, 2) | st.text(max_size=3) | st.lists(st.integers()),

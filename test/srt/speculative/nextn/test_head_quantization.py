@@ -9,7 +9,7 @@ from head_files import (
     quantize,
     write_checkpoint,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sglang.srt.speculative.nextn.head_plan import plan_head
@@ -43,6 +43,7 @@ def nvfp4_experts(head, form=nvfp4):
     return quantize(head, down, form(128, 64))
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(sorted(SCHEMES)),
     st.integers(1, 8),

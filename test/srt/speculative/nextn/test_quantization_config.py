@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sglang.srt.speculative.nextn.quantization_config import (
@@ -165,6 +165,7 @@ KEYS = [
 ]
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), JSON), JSON)
 def test_malformed_config_never_raises(raw, group):
     raw.setdefault("config_groups", {"group_0": group, "group_1": {"weights": group}})

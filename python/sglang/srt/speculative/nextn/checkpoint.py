@@ -14,7 +14,6 @@ from sglang.srt.speculative.nextn.safetensors_header import (
 )
 from sglang.srt.speculative.nextn.weight_index import (
     INDEX_NAME,
-    WeightIndex,
     find_index,
     read_weight_index,
 )
@@ -46,7 +45,6 @@ class HeadCheckpoint:
         misnamed: names that look like a head's and that nothing would load.
         shards: every shard that the index names or the head lies in.
         missing_shards: shards that the index names and the folder lacks.
-        total_bytes: bytes of the whole checkpoint; None when not known.
         warnings: sentences for the user about what is odd and can still be served.
     """
 
@@ -59,7 +57,6 @@ class HeadCheckpoint:
     misnamed: tuple[str, ...] = ()
     shards: tuple[str, ...] = ()
     missing_shards: tuple[str, ...] = ()
-    total_bytes: int | None = None
     warnings: tuple[str, ...] = ()
 
     @property
@@ -144,7 +141,6 @@ def _read_unindexed(folder: Path, is_head_tensor: TensorTest) -> HeadCheckpoint:
         },
         misnamed=_find_misnamed(tensors, is_head_tensor),
         shards=tuple(file.name for file in files),
-        total_bytes=sum_bytes(tensors.values()),
         warnings=warnings,
     )
 
@@ -204,7 +200,6 @@ def _read_indexed(
         misnamed=_find_misnamed(weight_map, is_head_tensor),
         shards=tuple(sorted({*shards, *(t.shard for t in unlisted.values())})),
         missing_shards=missing,
-        total_bytes=_total_bytes(weight_index, missing),
         warnings=(*warnings, *notes),
     )
 
@@ -265,9 +260,3 @@ def _find_misnamed(names: Iterable[str], is_head_tensor: TensorTest) -> tuple[st
     return tuple(
         name for name in names if ".mtp." in f".{name}" and not is_head_tensor(name)
     )
-
-
-def _total_bytes(index: WeightIndex, missing: tuple[str, ...]) -> int | None:
-    if missing:
-        return index.total_size
-    return sum((index.path.parent / name).stat().st_size for name in index.shards)

@@ -16,11 +16,9 @@ _INDEX_SUFFIX = ".safetensors.index.json"
 
 @dataclass(frozen=True)
 class WeightIndex:
-    """An index file as read: tensor name to shard name, and bytes of all tensors."""
+    """An index file as read: tensor name to shard name."""
 
-    path: Path
     weight_map: Mapping[str, str]
-    total_size: int | None
 
     @property
     def shards(self) -> tuple[str, ...]:
@@ -52,11 +50,7 @@ def read_weight_index(path: Path) -> WeightIndex:
         if not isinstance(shard, str) or shard not in checked:
             _check_shard_name(path, name, shard)
             checked.add(shard)
-    metadata = contents.get("metadata")
-    size = metadata.get("total_size") if isinstance(metadata, dict) else None
-    return WeightIndex(
-        path, weight_map, int(size) if isinstance(size, (int, float)) else None
-    )
+    return WeightIndex(weight_map)
 
 
 def read_json(path: Path) -> dict[str, Any]:
