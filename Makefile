@@ -2,6 +2,9 @@
 .DELETE_ON_ERROR:
 .PHONY: test lint environment lock
 
+# Compiled bytecode is what makes the second start of a server several times faster.
+unexport PYTHONDONTWRITEBYTECODE
+
 READY := .venv/.ready
 INPUTS := pyproject.toml setup.py requirements.lock UPSTREAM.toml scripts/environment \
 	$(shell find fork patches -name '*.py')
