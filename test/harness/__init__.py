@@ -1,0 +1,1 @@
+"""What the server tests share: servers, a client, prompts and the reference."""

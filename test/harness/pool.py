@@ -1,0 +1,61 @@
+"""One server for each configuration, at most a few alive at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.client import Client
+from local_server import LocalServer, ServerConfig
+
+
+class ServerPool:
+    """Starts servers when they are first asked for, and stops the one unused longest.
+
+    Args:
+        logs: folder for the servers' logs.
+        limit: how many servers may be alive, for the sake of memory.
+    """
+
+    def __init__(self, logs: Path, limit: int = 2):
+        self.logs = logs
+        self.limit = limit
+        self._alive: dict[ServerConfig, LocalServer] = {}
+        self._started = 0
+
+    def get(self, *configs: ServerConfig) -> list[Client]:
+        """Return a client for each configuration; what must be started starts at once.
+
+        Raises:
+            ServerError: a server did not start, or one has died since.
+        """
+        assert len(configs) <= self.limit
+        for config in configs:
+            server = self._alive.pop(config, None)
+            if server is None:
+                self._make_room(keep=configs)
+                self._started += 1
+                log = self.logs / f"server-{self._started}.log"
+                server = LocalServer(config, log)
+            self._alive[config] = server
+        return [self._ready(config) for config in configs]
+
+    def stop(self) -> None:
+        """Stop every server."""
+        for config in [*self._alive]:
+            self._alive.pop(config).stop()
+
+    def _ready(self, config: ServerConfig) -> Client:
+        server = self._alive[config]
+        try:
+            server.wait()
+            server.check()
+        except BaseException:
+            del self._alive[config]
+            server.stop()
+            raise
+        return Client(server.url)
+
+    def _make_room(self, keep: tuple[ServerConfig, ...]) -> None:
+        idle = [config for config in self._alive if config not in keep]
+        while len(self._alive) >= self.limit and idle:
+            self._alive.pop(idle.pop(0)).stop()

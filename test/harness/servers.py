@@ -1,0 +1,58 @@
+"""The servers that tests share. Each start costs half a minute, so there are five.
+
+| name | model | speculation | radix cache | overlap | tp |
+| --- | --- | --- | --- | --- | --- |
+| dense_nextn | dense | NEXTN | extra_buffer | upstream's choice | 1 |
+| dense_plain | dense | none | extra_buffer | upstream's choice | 1 |
+| moe_nextn | MoE | NEXTN | extra_buffer | upstream's choice | 1 |
+| moe_plain | MoE | none | no_buffer | off | 1 |
+| tensor_parallel_nextn | dense | NEXTN | no_buffer | off | 2 |
+
+Every one splits its prompts: a chunk is smaller than the longest prompt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from local_server import ServerConfig
+
+CHUNK = 128
+
+_EXTRA_BUFFER = ("--mamba-radix-cache-strategy", "extra_buffer")
+_NO_BUFFER = (
+    "--mamba-radix-cache-strategy",
+    "no_buffer",
+    "--disable-overlap-schedule",
+)
+_COMMON = (
+    *("--chunked-prefill-size", str(CHUNK)),
+    *("--random-seed", "0"),
+    "--skip-server-warmup",
+)
+
+
+@dataclass(frozen=True)
+class SharedServer:
+    """One row of the table; ``model`` is "dense" or "moe"."""
+
+    model: str
+    nextn: bool
+    arguments: tuple[str, ...]
+
+    def config(self, folders: dict[str, str]) -> ServerConfig:
+        """Return what to start, given the folder of each model."""
+        return ServerConfig(
+            folders[self.model],
+            nextn=self.nextn,
+            arguments=(*_COMMON, *self.arguments),
+        )
+
+
+SERVERS = {
+    "dense_nextn": SharedServer("dense", True, _EXTRA_BUFFER),
+    "dense_plain": SharedServer("dense", False, _EXTRA_BUFFER),
+    "moe_nextn": SharedServer("moe", True, _EXTRA_BUFFER),
+    "moe_plain": SharedServer("moe", False, _NO_BUFFER),
+    "tensor_parallel_nextn": SharedServer("dense", True, (*_NO_BUFFER, "--tp", "2")),
+}
