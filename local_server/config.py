@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 
@@ -16,41 +17,55 @@ class ServerConfig:
         dtype: of weights and activations; with ``float32`` the convolution states are
             kept in float32 as well, so that output equals the reference exactly.
         max_total_tokens: size of the KV pool, in tokens. Without a bound, a model of a
-            few megabytes gets a pool that fills the machine.
-        max_mamba_cache_size: size of the state pool, in sequences.
-        max_running_requests: requests in one batch.
-        arguments: more flags for ``sglang.launch_server``.
-        environment: more variables for the server, as pairs.
+            few megabytes gets a pool that fills the machine; None leaves it to SGLang.
+        max_mamba_cache_size: size of the state pool, in sequences, likewise.
+        max_running_requests: requests in one batch, likewise.
+        arguments: more flags for ``sglang.launch_server``; they win over the above.
     """
 
     model: str
     nextn: bool = False
     dtype: str = "float32"
-    max_total_tokens: int = 16384
-    max_mamba_cache_size: int = 128
-    max_running_requests: int = 16
+    max_total_tokens: int | None = 16384
+    max_mamba_cache_size: int | None = 128
+    max_running_requests: int | None = 16
     arguments: tuple[str, ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
 
     def without_speculation(self) -> ServerConfig:
-        return replace(self, nextn=False)
+        """Return the same server with no ``--speculative-…`` flag at all."""
+        return replace(
+            self, nextn=False, arguments=tuple(_not_speculative(self.arguments))
+        )
 
     def command(self, port: int) -> list[str]:
-        """Return the command line; a flag in ``arguments`` wins over our own."""
+        """Return the command line."""
         command = [sys.executable, "-m", "sglang.launch_server"]
         command += ["--model-path", self.model, "--dtype", self.dtype]
         command += ["--host", "127.0.0.1", "--port", str(port)]
-        command += ["--max-total-tokens", str(self.max_total_tokens)]
-        command += ["--max-mamba-cache-size", str(self.max_mamba_cache_size)]
-        command += ["--max-running-requests", str(self.max_running_requests)]
+        sizes = {
+            "--max-total-tokens": self.max_total_tokens,
+            "--max-mamba-cache-size": self.max_mamba_cache_size,
+            "--max-running-requests": self.max_running_requests,
+        }
+        for flag, size in sizes.items():
+            if size is not None:
+                command += [flag, str(size)]
         if self.nextn:
             command += ["--speculative-algorithm", "NEXTN"]
         return [*command, *self.arguments]
 
     def variables(self) -> dict[str, str]:
         """Return what the server's environment has beyond this process's."""
-        exact = {"SGLANG_MAMBA_CONV_DTYPE": "float32"}
-        return {
-            **(exact if self.dtype == "float32" else {}),
-            **dict(self.environment),
-        }
+        if self.dtype != "float32":
+            return {}
+        return {"SGLANG_MAMBA_CONV_DTYPE": "float32"}
+
+
+def _not_speculative(arguments: Iterable[str]) -> Iterable[str]:
+    """Yield the arguments but the speculative flags and their values."""
+    dropping = False
+    for argument in arguments:
+        if argument.startswith("--"):
+            dropping = argument.startswith("--speculative-")
+        if not dropping:
+            yield argument

@@ -29,6 +29,8 @@ _COMMON = (
     *("--chunked-prefill-size", str(CHUNK)),
     *("--random-seed", "0"),
     "--skip-server-warmup",
+    # An idle scheduler polls without a pause, and two of them fill this machine.
+    "--sleep-on-idle",
 )
 
 
