@@ -1,6 +1,6 @@
 # Two commands: `make demo` and `make test`. Both make their own environment first.
 .DELETE_ON_ERROR:
-.PHONY: test lint environment lock
+.PHONY: demo dist test lint environment lock
 
 # Compiled bytecode is what makes the second start of a server several times faster.
 unexport PYTHONDONTWRITEBYTECODE
@@ -16,6 +16,14 @@ $(READY): $(INPUTS)
 # The tree under build/editable follows the patches and new files of the overlay.
 environment: $(READY)
 	@.venv/bin/python -m fork refresh >/dev/null
+
+# make demo MODEL=path/of/a/checkpoint ARGS="--flags --of the-server"
+demo: environment
+	@.venv/bin/python -m demo $(if $(MODEL),--model "$(MODEL)") -- $(ARGS)
+
+# The wheel of the fork for this Python, in dist/.
+dist: environment
+	@.venv/bin/python -m fork wheel dist
 
 lint: environment
 	.venv/bin/ruff check .
