@@ -4,10 +4,13 @@ Everything runs time-major, [..., num_tokens, dim], because SGLang lays out both
 activations and the CPU's convolution state with channels contiguous.
 """
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F
 
 from .registry import kernel, like_first
+from .state_slots import StateSlots
 from .token_tree import parent_tokens
 
 PAD_SLOT_ID = -1
@@ -79,7 +82,7 @@ def causal_conv1d_fwd_cpu(
     else:
         bounds = query_start_loc.tolist()
         tokens = x.t()
-        sequences = [tokens[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+        sequences = [tokens[a:b] for a, b in pairwise(bounds)]
     slots = list(range(len(sequences)))
     if cache_indices is not None:
         slots = cache_indices.tolist()
@@ -93,16 +96,18 @@ def causal_conv1d_fwd_cpu(
         if tokens.shape[0] == 0:
             outputs.append(tokens)
             continue
-        has_slot = conv_states is not None and slot != pad_slot_id
-        if continues and has_slot:
-            before = conv_states[slot].t().to(x.dtype)
+        window = None
+        if conv_states is not None and slot != pad_slot_id:
+            window = conv_states[slot].t()
+        if continues and window is not None:
+            before = window.to(x.dtype)
         else:
             before = x.new_zeros(width - 1, dim)
         history = torch.cat((before, tokens))
         out = _convolve(history.unfold(0, width, 1), weight, bias, silu_activation)
         outputs.append(out.to(x.dtype))
-        if has_slot:
-            conv_states[slot].copy_(history[history.shape[0] - width + 1 :].t())
+        if window is not None:
+            window.copy_(history[history.shape[0] - width + 1 :])
     if query_start_loc is None:
         return torch.stack(outputs).transpose(1, 2)
     padding = x.shape[1] - bounds[-1]
@@ -173,13 +178,10 @@ def causal_conv1d_update_cpu(
     out = torch.empty_like(x)
     if batch == 0:
         return out
-    slots = conv_state_indices
-    if slots is None:
-        slots = torch.arange(batch)
-    is_real = slots != pad_slot_id
-    has_padding = not bool(is_real.all())
-    readable = slots.clamp(min=0) if has_padding else slots
-    before = conv_states.index_select(0, readable).transpose(1, 2)
+    if conv_state_indices is None:
+        conv_state_indices = torch.arange(batch)
+    slots = StateSlots.of(conv_state_indices, pad_slot_id)
+    before = slots.read(conv_states).transpose(1, 2)
     history = torch.cat((before.to(x.dtype), tokens), dim=1)
     parents = None
     if retrieve_next_token is not None and retrieve_next_sibling is not None:
@@ -194,17 +196,11 @@ def causal_conv1d_update_cpu(
 
     if intermediate_conv_window is not None:
         assert intermediate_state_indices is not None
+        buffer = intermediate_conv_window[:, :num_tokens]
         rows = intermediate_state_indices[:batch]
-        after = windows[..., 1:]
-        if has_padding:
-            rows, after = rows[is_real], after[is_real]
-        target = intermediate_conv_window[:, :num_tokens]
-        target.index_copy_(0, rows.to(torch.int64), after.to(target.dtype))
+        slots.write_rows(buffer, rows, windows[..., 1:])
     if parents is None:
-        last = history[:, num_tokens:].transpose(1, 2).to(conv_states.dtype)
-        if has_padding:
-            slots, last = slots[is_real], last[is_real]
-        conv_states.index_copy_(0, slots.to(torch.int64), last)
+        slots.write(conv_states, history[:, num_tokens:].transpose(1, 2))
     return out
 
 

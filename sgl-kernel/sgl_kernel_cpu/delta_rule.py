@@ -148,7 +148,7 @@ def sequence(
     num_chunks = -(-num_tokens // size)
 
     def chunked(x: torch.Tensor) -> torch.Tensor:
-        """[num_chunks, num_heads, size, ...]; padding tokens of zeros change nothing."""
+        """[num_chunks, num_heads, size, ...]; zeros as padding change nothing."""
         padding = num_chunks * size - num_tokens
         if padding:
             x = torch.cat((x, x.new_zeros(x.shape[0], padding, *x.shape[2:])), dim=1)

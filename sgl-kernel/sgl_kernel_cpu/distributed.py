@@ -38,13 +38,15 @@ def _group() -> dist.ProcessGroup:
     """
     world = dist.group.WORLD
     assert world is not None, "torch.distributed is not initialized"
-    size, rank = _tensor_parallel or (dist.get_world_size(), dist.get_rank())
-    if size == dist.get_world_size():
+    size, rank = _tensor_parallel or (world.size(), world.rank())
+    if size == world.size():
         return world
-    first = dist.get_rank() - rank
-    return dist.new_group(
+    first = world.rank() - rank
+    group = dist.new_group(
         list(range(first, first + size)), backend="gloo", use_local_synchronization=True
     )
+    assert isinstance(group, dist.ProcessGroup)
+    return group
 
 
 @kernel("shm_allreduce(Tensor(a!) data, int reduce_op) -> ()")
@@ -55,7 +57,7 @@ def shm_allreduce(data: torch.Tensor, reduce_op: int) -> None:
         data: any shape, written.
         reduce_op: `int(torch.distributed.ReduceOp.SUM)`; no other is supported.
     """
-    if reduce_op != int(dist.ReduceOp.SUM):
+    if reduce_op != dist.ReduceOp.SUM.value:
         raise RuntimeError(
             f"shm_allreduce only sums; it was given reduce_op {reduce_op}."
         )

@@ -151,7 +151,7 @@ def _visible_in_batch(
     num_tokens: int,
     trees: list[torch.Tensor] | None,
 ) -> torch.Tensor:
-    """bool [batch, num_tokens, max_keys]: prefix, and causal or tree-shaped new tokens."""
+    """bool [batch, num_tokens, max_keys]: the prefix, and new tokens as they may."""
     prefix = (seq_lens - num_tokens)[:, None, None]
     key = torch.arange(max_keys)
     token = torch.arange(num_tokens)

@@ -1,11 +1,14 @@
 """Linear attention of Qwen3.5: gates, prefill, decode and verify over a state pool."""
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F
 
 from . import delta_rule
 from .delta_rule import Tokens
 from .registry import kernel
+from .state_slots import StateSlots
 from .token_tree import ancestors_or_self
 
 _L2_NORM_EPS = 1e-6
@@ -108,6 +111,12 @@ def _l2_norm(x: torch.Tensor, eps: float) -> torch.Tensor:
     return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + eps)
 
 
+def _repeat_heads(x: torch.Tensor, group: int) -> torch.Tensor:
+    """[..., heads * group, dim] of [..., heads, dim], each head `group` times."""
+    repeated = x.unsqueeze(-2).expand(*x.shape[:-1], group, x.shape[-1])
+    return repeated.flatten(-3, -2)
+
+
 def _tokens(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -126,7 +135,7 @@ def _tokens(
     q = q * q.shape[-1] ** -0.5
     group = v.shape[-2] // q.shape[-2]
     if group > 1:
-        q, k = q.repeat_interleave(group, -2), k.repeat_interleave(group, -2)
+        q, k = _repeat_heads(q, group), _repeat_heads(k, group)
     return Tokens(
         query=q.transpose(-2, -3),
         key=k.transpose(-2, -3),
@@ -235,7 +244,7 @@ def prefill(
     states = _key_major(pool, key_dim, value_dim)
     output = torch.zeros_like(value, memory_format=torch.contiguous_format)
     before_chunk = []
-    for start, end, slot in zip(bounds, bounds[1:], slot_list, strict=False):
+    for (start, end), slot in zip(pairwise(bounds), slot_list, strict=False):
         if start == end:
             continue
         part = slice(start, end)
@@ -368,37 +377,24 @@ def fused_sigmoid_gating_delta_rule_update_cpu(
         b.float().sigmoid().view(batch, num_tokens, heads),
         _L2_NORM_EPS if use_qk_l2norm_in_kernel else None,
     )
-    states = _key_major(initial_state_source, q.shape[-1], v.shape[-1])
-    slots = initial_state_indices[:batch]
-    is_real = slots >= 0
-    has_padding = not bool(is_real.all())
-    before = states.index_select(0, slots.clamp(min=0) if has_padding else slots)
-    before = before.float()
-
+    pool = _key_major(initial_state_source, q.shape[-1], v.shape[-1])
+    slots = StateSlots.of(initial_state_indices[:batch])
+    state = slots.read(pool).float()
     if num_tokens == 1 and intermediate_states_buffer is None:
-        out = delta_rule.step(tokens, before)
-        after = before
+        out = delta_rule.step(tokens, state)
     else:
         if retrieve_parent_token is None:
             related = torch.ones(num_tokens, num_tokens, dtype=torch.bool).tril_()
         else:
             related = ancestors_or_self(retrieve_parent_token[:batch]).unsqueeze(1)
-        out, each = delta_rule.block(tokens, before, related)
-        after = each[..., -1, :, :]
+        out, each = delta_rule.block(tokens, state, related)
+        state = each[..., -1, :, :]
         if intermediate_states_buffer is not None:
             assert intermediate_state_indices is not None
+            buffer = _key_major(intermediate_states_buffer, q.shape[-1], v.shape[-1])
             rows = intermediate_state_indices[:batch]
-            each = each.transpose(1, 2)
-            if has_padding:
-                rows, each = rows[is_real], each[is_real]
-            buffer = _key_major(intermediate_states_buffer, q.shape[-1], v.shape[-1])[
-                :, :num_tokens
-            ]
-            buffer.index_copy_(0, rows.to(torch.int64), each.to(buffer.dtype))
-
-    if has_padding:
-        out = out * is_real.view(batch, 1, 1, 1)
-        slots, after = slots[is_real], after[is_real]
+            slots.write_rows(buffer[:, :num_tokens], rows, each.transpose(1, 2))
     if not disable_state_update:
-        states.index_copy_(0, slots.to(torch.int64), after.to(states.dtype))
+        slots.write(pool, state)
+    out = slots.blank_padding(out)
     return out.transpose(1, 2).reshape(_update_shape(v, batch)).to(v.dtype)

@@ -19,7 +19,7 @@ def convert_weight_packed(weight: torch.Tensor) -> torch.Tensor:
 def linear(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """x @ weight.T + bias in x's dtype; PyTorch accumulates low precision in float32."""
+    """x @ weight.T + bias in x's dtype, accumulated in float32 by PyTorch."""
     return F.linear(x, weight, None if bias is None else bias.to(x.dtype))
 
 

@@ -62,7 +62,7 @@ def gemma_fused_add_rmsnorm_cpu(
 def fused_rmsnorm_gated_cpu(
     input: torch.Tensor, weight: torch.Tensor, gate: torch.Tensor, eps: float
 ) -> torch.Tensor:
-    """rmsnorm(input) * silu(gate) for input [..., head_dim], gate of as many elements."""
+    """rmsnorm(input) * silu(gate), input [..., head_dim], gate of as many elements."""
     normed = F.rms_norm(input.float(), weight.shape, weight.float(), eps)
     return (normed * F.silu(gate.reshape(input.shape).float())).to(input.dtype)
 

@@ -47,7 +47,7 @@ def kernel(
 
 
 def like_first(first: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """Fake of an operator whose result has the shape and dtype of its first argument."""
+    """Fake of an operator whose result is shaped and typed like its first argument."""
     return torch.empty_like(first, memory_format=torch.contiguous_format)
 
 

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
-import sgl_kernel_cpu  # noqa: F401  registers torch.ops.sgl_kernel
 import torch
 from hypothesis import HealthCheck, settings
+
+import sgl_kernel_cpu  # noqa: F401  registers torch.ops.sgl_kernel
 
 settings.register_profile(
     "kernels",

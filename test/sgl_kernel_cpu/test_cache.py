@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sgl_kernel_cpu.cache import gather_rows
 
 ops = torch.ops.sgl_kernel

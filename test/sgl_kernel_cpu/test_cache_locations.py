@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sgl_kernel_cpu import (
     assign_draft_cache_locs_contiguous_cpu,
     assign_extend_cache_locs_cpu,

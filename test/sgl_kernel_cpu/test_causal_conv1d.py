@@ -3,8 +3,9 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from sgl_kernel_cpu.mamba import causal_conv1d_fn_cpu, causal_conv1d_update_cpu
 from transformers.models.qwen3_5 import modeling_qwen3_5
+
+from sgl_kernel_cpu.mamba import causal_conv1d_fn_cpu, causal_conv1d_update_cpu
 
 ops = torch.ops.sgl_kernel
 DIM, WIDTH, NUM_SLOTS = 6, 4, 7
@@ -16,7 +17,7 @@ def state_pool(dtype=torch.float32):
 
 
 def convolve(window, tokens, weight, bias):
-    """Outputs [num_tokens, dim] of a chain after window [dim, width - 1], in float64."""
+    """A chain's outputs [num_tokens, dim] after window [dim, width - 1], in float64."""
     history = torch.cat((window.double(), tokens.double().t()), dim=1)
     out = F.conv1d(
         history[None],

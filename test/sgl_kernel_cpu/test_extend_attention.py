@@ -158,9 +158,7 @@ def test_encoder_tokens_lead_a_row(paged):
     query = queries(cache, extends)
     encoder_lens = torch.tensor(encoder)
     own = extend(cache, extends, query, encoder_lens=encoder_lens)
-    cross = extend(
-        cache, extends, query, encoder_lens=encoder_lens, is_cross_attn=True
-    )
+    cross = extend(cache, extends, query, encoder_lens=encoder_lens, is_cross_attn=True)
 
     def seen(request, token):
         first = encoder[request]

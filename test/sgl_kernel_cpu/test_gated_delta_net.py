@@ -3,8 +3,9 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from sgl_kernel_cpu.mamba import chunk_gated_delta_rule_cpu
 from transformers.models.qwen3_5 import modeling_qwen3_5
+
+from sgl_kernel_cpu.mamba import chunk_gated_delta_rule_cpu
 
 ops = torch.ops.sgl_kernel
 KEY_HEADS, HEADS, KEY_DIM, VALUE_DIM, NUM_SLOTS = 2, 4, 5, 3, 6
@@ -215,7 +216,9 @@ def update(q, k, v, inputs, pool, slots, num_requests, **options):
     )
 
 
-@pytest.mark.parametrize("slots", [[3], [4, 0, 2], [5, 4, 3, 2, 1, 0], [-1], [2, -1, 0]])
+@pytest.mark.parametrize(
+    "slots", [[3], [4, 0, 2], [5, 4, 3, 2, 1, 0], [-1], [2, -1, 0]]
+)
 def test_decode_advances_every_state_by_its_token(slots):
     batch = len(slots)
     q, k, v = activations(batch)
@@ -313,7 +316,12 @@ def test_each_tree_node_continues_its_parent(trees):
                 path.insert(0, tree[path[0] - 1])
             rows = torch.tensor(path) + i * num_nodes
             expected, states = recur(
-                pool[slots[i]], q[0, rows], k[0, rows], v[0, rows], decay[rows], beta[rows]
+                pool[slots[i]],
+                q[0, rows],
+                k[0, rows],
+                v[0, rows],
+                decay[rows],
+                beta[rows],
             )
             close(out[rows[-1]], expected[-1])
             close(buffer[i, node], states[-1])

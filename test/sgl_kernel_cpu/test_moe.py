@@ -86,9 +86,7 @@ def test_biases_and_the_clamped_unit():
         gate, up = inner[::2].clamp(max=1.5), inner[1::2].clamp(-1.5, 1.5)
         return gate / (1 + (-1.7 * gate).exp()) * (up + 1)
 
-    out = experts(
-        x, w1, w2, weights, ids, w1_bias=b1, w2_bias=b2, alpha=1.7, limit=1.5
-    )
+    out = experts(x, w1, w2, weights, ids, w1_bias=b1, w2_bias=b2, alpha=1.7, limit=1.5)
     expected = each_token_alone(x, w1, w2, weights, ids, unit, b1, b2)
     torch.testing.assert_close(out, expected, atol=1e-4, rtol=1e-5)
 

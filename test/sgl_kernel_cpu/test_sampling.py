@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sgl_kernel_cpu import min_p_renorm_prob, top_k_renorm_prob, top_p_renorm_prob
 from sgl_kernel_cpu.sampling import sample
 
@@ -9,8 +10,9 @@ VOCAB = 7
 ALL = 1 << 30  # sglang.srt.sampling.sampling_params.TOP_K_ALL
 
 weights = st.lists(
-    st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, 5.0]), min_size=VOCAB, max_size=VOCAB)
-    .map(lambda row: row if any(row) else [1.0] * VOCAB),
+    st.lists(
+        st.sampled_from([0.0, 1.0, 2.0, 3.0, 5.0]), min_size=VOCAB, max_size=VOCAB
+    ).map(lambda row: row if any(row) else [1.0] * VOCAB),
     min_size=1,
     max_size=4,
 )

@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sgl_kernel_cpu import build_tree_kernel_efficient_cpu, verify_tree_greedy_cpu
 from sgl_kernel_cpu.speculative import TreeMaskMode
 
@@ -132,7 +133,12 @@ def test_the_one_path_that_the_target_predicts_is_accepted(shapes):
     (batch, topk, num_steps), num_nodes = shapes
     parent_list, selected_index, paths = draft(batch, topk, num_steps, num_nodes)
     tree = build(
-        parent_list, selected_index, [3] * batch, topk, num_nodes, TreeMaskMode.QLEN_ONLY
+        parent_list,
+        selected_index,
+        [3] * batch,
+        topk,
+        num_nodes,
+        TreeMaskMode.QLEN_ONLY,
     )
     candidates = torch.randint(0, 3, (batch, num_nodes))
     target = torch.randint(0, 3, (batch, num_nodes))

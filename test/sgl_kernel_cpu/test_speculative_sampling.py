@@ -1,9 +1,9 @@
-"""Verified tokens follow the target's distribution: exactly where a tree is small enough
-to work out, and by a chi-square test over many seeded runs."""
+"""Verified tokens follow the target's distribution, by chi-square over seeded runs."""
 
 import pytest
 import torch
 from scipy import stats
+
 from sgl_kernel_cpu import (
     chain_speculative_sampling,
     tree_speculative_sampling_target_only,
@@ -11,7 +11,7 @@ from sgl_kernel_cpu import (
 
 VOCAB = 5
 RUNS = 20_000
-# A test with the right distribution fails once in ten thousand seeds; the seed is fixed.
+# The right distribution fails for one seed in ten thousand; the seed is fixed.
 SIGNIFICANCE = 1e-4
 
 
@@ -69,7 +69,7 @@ def random_target(num_nodes):
 
 
 def test_a_tree_gives_the_target_distribution_of_two_tokens():
-    """The second token depends on the first through the node that the first leads to."""
+    """The second token depends on the first through the node that it leads to."""
     target = random_target(6)
     target[0, 1] = 0  # a token that must never appear
     target[0] /= target[0].sum()

@@ -4,6 +4,7 @@ from multiprocessing import get_context
 
 import pytest
 import torch
+
 from sgl_kernel_cpu.threads import _parse
 
 ALLOWED = sorted(os.sched_getaffinity(0))

@@ -1,6 +1,7 @@
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sgl_kernel_cpu.token_tree import ancestors_or_self, parent_tokens
 
 

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -36,7 +38,7 @@ def test_packed_images_attend_to_themselves_only(causal, num_kv_heads):
         causal=causal,
     )
     assert out.shape == (13, 4, 6)
-    for start, end in zip(bounds, bounds[1:], strict=False):
+    for start, end in pairwise(bounds.tolist()):
         for row in range(start, end):
             stop = row + 1 if causal else end
             for head in range(4):
