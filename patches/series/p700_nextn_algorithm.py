@@ -84,6 +84,12 @@ RESOLUTION = (
     ReplaceExpression(
         file=SPEC_HOOK,
         scope="_resolve_speculative_algorithm_alias",
+        at=Find("if", mentions=("NEXTN", "EAGLE")),
+        code='speculative_algorithm in ("EAGLE", "NEXTN")',
+    ),
+    ReplaceExpression(
+        file=SPEC_HOOK,
+        scope="_resolve_speculative_algorithm_alias",
         at=Find("return", mentions=("EAGLE",)),
         code="speculative_algorithm",
     ),
