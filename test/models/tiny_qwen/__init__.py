@@ -1,1 +1,1 @@
-"""A tiny Qwen3.5 with an MTP head: trained on any machine, and derived into variants."""
+"""A tiny Qwen3.5 with an MTP head: its training and the variants made from it."""

@@ -82,7 +82,7 @@ class Checkpoint:
             }
             save_file(content, out / file, metadata={"format": "pt"})
         if file_of is not None:
-            total = sum(t.numel() * t.element_size() for t in self.tensors.values())
+            total = sum(tensor.nbytes for tensor in self.tensors.values())
             write_index(out, {name: file_of[name] for name in self.tensors}, total)
 
 

@@ -1,4 +1,4 @@
-"""Variants of the trained checkpoint, by name: odd ones to serve, broken ones to refuse.
+"""Variants of the trained checkpoint: odd ones to serve, broken ones to refuse.
 
     from tiny_qwen.variants import VARIANTS
     VARIANTS["moe"].build(source, out)

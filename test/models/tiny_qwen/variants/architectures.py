@@ -1,4 +1,4 @@
-"""Models of other shapes, made from the dense one so that their output means something."""
+"""Models of other shapes, made from the dense one so that their output has meaning."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def moe_per_expert(source: Path, out: Path) -> None:
 
 @valid(twin="tied_embeddings_written_twice")
 def tied_embeddings(source: Path, out: Path) -> None:
-    """`lm_head` is `embed_tokens`; the text is poor, since training did not tie them."""
+    """`lm_head` is `embed_tokens`; the text is poor, as training did not tie them."""
     checkpoint = Checkpoint.read(source)
     del checkpoint.tensors["lm_head.weight"]
     checkpoint.config["tie_word_embeddings"] = True

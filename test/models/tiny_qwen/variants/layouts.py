@@ -51,13 +51,13 @@ def mtp_file_missing_from_index(source: Path, out: Path) -> None:
     }
     checkpoint.write(out, file_of)
     indexed = {name: file for name, file in file_of.items() if "mtp" not in file}
-    size = sum(checkpoint.tensors[n].numel() * 2 for n in indexed)
+    size = sum(checkpoint.tensors[name].nbytes for name in indexed)
     write_index(out, indexed, size)
 
 
 @valid(twin="dense")
 def fused_mtp_projections(source: Path, out: Path) -> None:
-    """The head's q, k, v and gate, up matrices are stored fused, as SGLang holds them."""
+    """The head's q, k, v and gate, up matrices are stored fused, as SGLang has them."""
     checkpoint = Checkpoint.read(source)
     layer = "mtp.layers.0."
     fuse(checkpoint, f"{layer}self_attn.", ("q_proj", "k_proj", "v_proj"), "qkv_proj")
@@ -80,9 +80,7 @@ def large_vocabulary(source: Path, out: Path) -> None:
     checkpoint.tensors["model.language_model.embed_tokens.weight"] = torch.cat(
         [embed, embed[:1].expand(added, -1)]
     )
-    checkpoint.tensors["lm_head.weight"] = torch.cat(
-        [head, head[:1].expand(added, -1)]
-    )
+    checkpoint.tensors["lm_head.weight"] = torch.cat([head, head[:1].expand(added, -1)])
     checkpoint.text_config["vocab_size"] = LARGE_VOCABULARY
     checkpoint.write(out, spread(checkpoint, trunk_shards=3, mtp_shards=1))
 
