@@ -67,11 +67,12 @@ def fused_mtp_projections(source: Path, out: Path) -> None:
 
 @valid(twin="dense")
 def large_vocabulary(source: Path, out: Path) -> None:
-    """The vocabulary of the published models, 248,320 rows; the new ones never win.
+    """The vocabulary of the published models, 248,320 rows; the new ones never occur.
 
     The tokenizer stays as it is, so no prompt uses the new rows of `embed_tokens`.
-    Every new row of `lm_head` repeats row 0, a token that never occurs in the training
-    text and whose logit is therefore far below the maximum.
+    Every new row of `lm_head` is 4 times row 0, a token that never occurs in the
+    training text: its logit is far below zero, so the new tokens are not sampled
+    either.
     """
     checkpoint = Checkpoint.read(source)
     embed = checkpoint.tensors["model.language_model.embed_tokens.weight"]
@@ -80,7 +81,9 @@ def large_vocabulary(source: Path, out: Path) -> None:
     checkpoint.tensors["model.language_model.embed_tokens.weight"] = torch.cat(
         [embed, embed[:1].expand(added, -1)]
     )
-    checkpoint.tensors["lm_head.weight"] = torch.cat([head, head[:1].expand(added, -1)])
+    checkpoint.tensors["lm_head.weight"] = torch.cat(
+        [head, 4 * head[:1].expand(added, -1)]
+    )
     checkpoint.text_config["vocab_size"] = LARGE_VOCABULARY
     checkpoint.write(out, spread(checkpoint, trunk_shards=3, mtp_shards=1))
 
