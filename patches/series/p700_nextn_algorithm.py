@@ -1,6 +1,7 @@
 """NEXTN becomes an algorithm of its own, from the flag to the metrics."""
 
 from patches.engine.edits import (
+    AddImport,
     AdmitMember,
     Insert,
     ReplaceExpression,
@@ -11,6 +12,7 @@ from patches.engine.place import Find
 
 SPEC_INFO = "srt/speculative/spec_info.py"
 SPEC_REGISTRY = "srt/speculative/spec_registry.py"
+AUX_STATE = "srt/model_executor/model_runner_components/spec_aux_hidden_state.py"
 SPEC_HOOK = "srt/arg_groups/speculative_hook.py"
 ENUM = "SpeculativeAlgorithm"
 
@@ -122,6 +124,25 @@ RESOLUTION = (
     ),
 )
 
+CONFIGURATION = (
+    AddImport(
+        file=AUX_STATE,
+        module="sglang.srt.speculative.nextn.model_config",
+        names=("head_model_config",),
+        after="sglang.srt.runtime_context",
+    ),
+    ReplaceExpression(
+        file=AUX_STATE,
+        scope="_resolve_eagle_aux_hidden_state",
+        at=Find("assign", "draft_mode_config"),
+        code="""
+        head_model_config(model_config)
+        if spec_algorithm.is_nextn()
+        else __original__
+        """,
+    ),
+)
+
 # AdmitMember skips a collection that names NEXTN already; each count is of the places
 # that knew EAGLE alone.
 SITES = (
@@ -146,23 +167,29 @@ SITES = (
 
 PATCH = Patch(
     number=700,
-    title="[Spec] Make NEXTN an algorithm instead of a silent alias of EAGLE",
+    title="[Spec] NEXTN: drive the checkpoint's own MTP head in the target's process",
     message="""\
 ## Motivation
 
 `--speculative-algorithm NEXTN` is rewritten to EAGLE while arguments are resolved, and
-nothing says so: the log, `/get_server_info` and the metrics all name EAGLE.
+nothing says so: the log, `/get_server_info` and the metrics all name EAGLE. The EAGLE
+worker does load the MTP head that a checkpoint ships, but as if it were a foreign draft
+model: it resolves a second model configuration, walks every shard of the checkpoint
+again, and allocates a second `embed_tokens` and `lm_head` that are dropped after the KV
+pools were sized. A tensor of the head that is missing is at most a warning.
 
 ## Modifications
 
 - `SpeculativeAlgorithm.NEXTN` is a member of its own. `is_eagle()` answers True for it,
   so programs that ask `from_string(name).is_eagle()` keep working, and `is_nextn()` is
-  new.
-- Every comparison with EAGLE, by string or by enum member, lets NEXTN through.
-- A model whose head the NEXTN worker does not serve is given to the EAGLE worker with
-  one warning that says why; a model without a head is refused before weights load.
+  new. Every comparison with EAGLE, by string or by member, lets NEXTN through.
+- `NextnWorker` builds the head beside the loaded target: its own layers only, the
+  target's tables by reference, before the KV pools are sized. Only the shards that hold
+  `mtp.*` are opened, once, and every parameter is filled or named in an error.
+- A model whose head the worker does not serve is given to the EAGLE worker with one
+  warning that says why; a model without a head is refused before weights load.
 - A promotion to FROZEN_KV_MTP is logged as a warning.
 """,
-    edits=(*ALGORITHM, *RESOLUTION, *SITES),
-    overlay=("srt/speculative/nextn/algorithm.py", "srt/speculative/nextn/worker.py"),
+    edits=(*ALGORITHM, *RESOLUTION, *CONFIGURATION, *SITES),
+    overlay=("srt/speculative/nextn",),
 )
