@@ -12,8 +12,8 @@ PATCH = Patch(
     message="""\
 ## Motivation
 
-`EAGLEWorkerV2` and `EagleDraftWorker` name the classes that they build, so a worker that
-drafts with something else has to copy their constructors.
+`EAGLEWorkerV2` and `EagleDraftWorker` name the classes that they build, so a worker
+that drafts with something else has to copy their constructors.
 
 ## Modifications
 
