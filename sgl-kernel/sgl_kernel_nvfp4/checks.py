@@ -34,6 +34,12 @@ def codes(tensor: torch.Tensor, name: str) -> torch.Tensor:
     return tensor if _loads_in_words(tensor) else tensor.contiguous()
 
 
+def rows(tensor: torch.Tensor, name: str) -> None:
+    """Check that a weight [..., N, K/2] has a multiple of 16 rows."""
+    n = tensor.shape[-2]
+    require(n % BLOCK == 0, f"{name} has N = {n} rows; N must be a multiple of {BLOCK}")
+
+
 def _loads_in_words(tensor: torch.Tensor) -> bool:
     """Whether every row starts at a multiple of 16 bytes and is dense."""
     word = 16 // tensor.element_size()

@@ -62,11 +62,11 @@ def w4a4_gemm(
             "partial_ptr": workspace.partial,
             "arrived_ptr": workspace.arrived,
             "m_size": m,
-            "n_size": n,
+            "n_blocks": n // BLOCK,
             "k_blocks": k // BLOCK,
             "a_units": a.stride(0) // 16,
             "b_units": b.stride(0) // 16,
-            "out_stride": out.stride(0),
+            "out_units": out.stride(0) // 16,
         },
         constants=_gemm_constants(config, k)
         | {
@@ -103,11 +103,11 @@ def w4a16_gemm(
             "partial_ptr": workspace.partial,
             "arrived_ptr": workspace.arrived,
             "m_size": m,
-            "n_size": n,
+            "n_blocks": n // BLOCK,
             "k_blocks": k // BLOCK,
             "x_units": x.stride(0) // 8,
             "b_units": b.stride(0) // 16,
-            "out_stride": out.stride(0),
+            "out_units": out.stride(0) // 16,
         },
         constants=_gemm_constants(config, k)
         | {"SPLIT_K": config.split_k, "GROUP_M": config.group_m},
@@ -190,13 +190,13 @@ def w4a4_grouped_gemm(
             "expert_ids_ptr": expert_ids,
             "num_tokens_post_padded_ptr": num_tokens_post_padded,
             "pair_count": pairs,
-            "n_size": n,
+            "n_blocks": n // BLOCK,
             "k_blocks": k // BLOCK,
             "a_units": a.stride(0) // 16,
             "b_units": b.stride(1) // 16,
             "b_expert_units": b.stride(0) // 16,
             "scale_expert_units": b_scale.stride(0) // 512,
-            "out_stride": out.stride(0),
+            "out_units": out.stride(0) // 16,
         },
         constants=_gemm_constants(config, k)
         | {
@@ -221,7 +221,7 @@ def combine_pairs(
         arguments={
             "pair_ptr": pairs,
             "out_ptr": out,
-            "n_size": n,
+            "n_blocks": n // BLOCK,
             "pair_units": pairs.stride(0) // 8,
             "out_units": out.stride(0) // 8,
             "factor": float(factor),

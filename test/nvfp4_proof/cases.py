@@ -323,6 +323,18 @@ def quantize_case(
     return Case(name, launch, _written(codes, scale, m, swizzled), error, 0.0)
 
 
+def tie_case(config: QuantizeConfig) -> Case:
+    """Values exactly half-way between two codes, for every normal e4m3 scale.
+
+    With a global scale of 1 all of it is exact in float32, so there is no excuse.
+    """
+    scales = torch.arange(0x30, 0x58, dtype=torch.uint8).view(torch.float8_e4m3fn)
+    middle = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 6.0])
+    block = torch.cat((middle, -middle))
+    x = (scales.float()[:, None] * block).reshape(4, -1).to(torch.bfloat16)
+    return quantize_case(4, x.shape[1], config, global_scale=1.0, x=x)
+
+
 def rmsnorm_case(
     m: int,
     k: int,

@@ -26,7 +26,7 @@ def tile_coordinates(
 
 
 @triton.jit(
-    do_not_specialize=["m_size", "n_size", "k_blocks", "a_units", "b_units", "out_stride"]
+    do_not_specialize=["m_size", "n_blocks", "k_blocks", "a_units", "b_units", "out_units"]
 )
 def w4a4_gemm(
     a_ptr,
@@ -38,11 +38,11 @@ def w4a4_gemm(
     partial_ptr,
     arrived_ptr,
     m_size,
-    n_size,
+    n_blocks,
     k_blocks,
     a_units,
     b_units,
-    out_stride,
+    out_units,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -54,10 +54,11 @@ def w4a4_gemm(
 ):
     """out[m, n] = alpha * sum_k a[m, k] * b[n, k], with the block scales of a and b.
 
-    Grid: (tiles of M x N, SPLIT_K). k_blocks counts 16 elements; a_units and b_units are
-    row strides in 16 bytes, so the compiler sees their alignment whatever their value.
+    Grid: (tiles of M x N, SPLIT_K). n_blocks, k_blocks and out_units count 16 elements,
+    a_units and b_units 16 bytes: so the compiler sees alignment whatever the values.
     """
     k_size = k_blocks * 16
+    n_size = n_blocks * 16
     m_tile, n_tile = tile_coordinates(m_size, n_size, BLOCK_M, BLOCK_N, GROUP_M)
     m_begin = m_tile * BLOCK_M
     n_begin = n_tile * BLOCK_N
@@ -107,7 +108,7 @@ def w4a4_gemm(
         n_begin,
         m_size,
         n_size,
-        out_stride,
+        out_units * 16,
         BLOCK_M,
         BLOCK_N,
         SPLIT_K,

@@ -9,13 +9,13 @@ from sgl_kernel_nvfp4.kernels.tile import operand_pointers, w4a4_tile
 @triton.jit(
     do_not_specialize=[
         "pair_count",
-        "n_size",
+        "n_blocks",
         "k_blocks",
         "a_units",
         "b_units",
         "b_expert_units",
         "scale_expert_units",
-        "out_stride",
+        "out_units",
     ]
 )
 def w4a4_grouped_gemm(
@@ -30,13 +30,13 @@ def w4a4_grouped_gemm(
     expert_ids_ptr,
     num_tokens_post_padded_ptr,
     pair_count,
-    n_size,
+    n_blocks,
     k_blocks,
     a_units,
     b_units,
     b_expert_units,
     scale_expert_units,
-    out_stride,
+    out_units,
     PAIRS_PER_ROW: tl.constexpr,
     WEIGHTED: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -51,12 +51,14 @@ def w4a4_grouped_gemm(
     A pair is a (token, choice) number in [0, pair_count). Grid: (tiles of N, blocks of
     sorted pairs); blocks beyond num_tokens_post_padded stop at once. A block of expert -1
     (an expert of another rank) writes zeros. WEIGHTED multiplies by pair_weight[p].
-    b_expert_units is in 16 bytes, scale_expert_units in tiles of 512 bytes.
+    n_blocks and out_units count 16 elements, b_expert_units 16 bytes, scale_expert_units
+    tiles of 512 bytes.
     """
     block = tl.program_id(1)
     if block * BLOCK_M >= tl.load(num_tokens_post_padded_ptr):
         return
     k_size = k_blocks * 16
+    n_size = n_blocks * 16
     n_begin = tl.program_id(0) * BLOCK_N
     k_tiles = tl.cdiv(k_size, 64)
     pairs = tl.load(sorted_token_ids_ptr + block * BLOCK_M + tl.arange(0, BLOCK_M))
@@ -105,16 +107,16 @@ def w4a4_grouped_gemm(
             weight = tl.load(pair_weight_ptr + pairs, mask=valid, other=0.0)
             accumulator *= weight.to(tl.float32)[:, None]
     columns = n_begin + tl.arange(0, BLOCK_N)
-    offsets = pairs.to(tl.int64)[:, None] * out_stride + columns[None, :]
+    offsets = pairs.to(tl.int64)[:, None] * (out_units * 16) + columns[None, :]
     inside = valid[:, None] & (columns < n_size)[None, :]
     tl.store(out_ptr + offsets, accumulator.to(out_ptr.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["n_size", "pair_units", "out_units", "factor"])
+@triton.jit(do_not_specialize=["n_blocks", "pair_units", "out_units", "factor"])
 def combine_pairs(
     pair_ptr,
     out_ptr,
-    n_size,
+    n_blocks,
     pair_units,
     out_units,
     factor,
@@ -127,7 +129,7 @@ def combine_pairs(
     """
     token = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    inside = columns < n_size
+    inside = columns < n_blocks * 16
     total = tl.zeros((BLOCK_N,), dtype=tl.float32)
     for choice in range(TOP_K):
         row = pair_ptr + (token * TOP_K + choice) * (pair_units * 8)

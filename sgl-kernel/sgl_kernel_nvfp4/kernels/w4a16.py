@@ -64,7 +64,7 @@ def weight_tile(codes, scale, dtype: tl.constexpr, ROWS: tl.constexpr, K: tl.con
 
 
 @triton.jit(
-    do_not_specialize=["m_size", "n_size", "k_blocks", "x_units", "b_units", "out_stride"]
+    do_not_specialize=["m_size", "n_blocks", "k_blocks", "x_units", "b_units", "out_units"]
 )
 def w4a16_gemm(
     x_ptr,
@@ -75,11 +75,11 @@ def w4a16_gemm(
     partial_ptr,
     arrived_ptr,
     m_size,
-    n_size,
+    n_blocks,
     k_blocks,
     x_units,
     b_units,
-    out_stride,
+    out_units,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -94,6 +94,7 @@ def w4a16_gemm(
     """
     dtype: tl.constexpr = x_ptr.dtype.element_ty
     k_size = k_blocks * 16
+    n_size = n_blocks * 16
     m_tile, n_tile = tile_coordinates(m_size, n_size, BLOCK_M, BLOCK_N, GROUP_M)
     m_begin = m_tile * BLOCK_M
     n_begin = n_tile * BLOCK_N
@@ -142,7 +143,7 @@ def w4a16_gemm(
         n_begin,
         m_size,
         n_size,
-        out_stride,
+        out_units * 16,
         BLOCK_M,
         BLOCK_N,
         SPLIT_K,

@@ -27,6 +27,7 @@ def check_operands(
         f"a {list(a.shape)} and b {list(b.shape)} must be [M, K/2] and [N, K/2]",
     )
     k = a.shape[1] * 2
+    checks.rows(b, "b")
     return (
         a,
         checks.swizzled_scale(a_scale, "a_scale", a.shape[0], k),
@@ -56,8 +57,9 @@ def gemm(
 ) -> torch.Tensor:
     """alpha * a @ b.T of two NVFP4 matrices: [..., N] in out_dtype.
 
-    a: uint8 codes [..., K/2]; b: uint8 codes [N, K/2]; K a multiple of 16. Rows of 16
-    bytes multiples are read in place, others are copied into padded rows first.
+    a: uint8 codes [..., K/2]; b: uint8 codes [N, K/2]; N and K multiples of 16. Tails of
+    a tile are masked. Rows that are no multiple of 16 bytes (K % 32 == 16) are copied
+    into padded ones; ``pad_codes`` does that to a weight once.
     a_scale, b_scale: float8_e4m3fn (or uint8) block scales in the 128x4 layout,
     [round_up(rows, 128), round_up(K/16, 4)], zero beyond K/16.
     alpha: float32, one element: the product of the two float32 scales.
@@ -134,6 +136,7 @@ def _check_w4a16(
         b.dim() == 2 and b.shape[1] == -(-k // 32) * 16,
         f"x [M, {k}] needs b [N, {k // 2}], got {list(b.shape)}",
     )
+    checks.rows(b, "b")
     b_scale = checks.swizzled_scale(b_scale, "b_scale", b.shape[0], k)
     return rows, b, b_scale, checks.factor(alpha, "alpha")
 

@@ -117,6 +117,7 @@ def _check_grouped(
         f"a has {a.shape[0]} rows; topk_ids {list(topk_ids.shape)} needs one for each "
         "token or one for each pair",
     )
+    checks.rows(b, "b")
     experts, n, _ = b.shape
     k = a.shape[1] * 2
     per_token = a.shape[0] == topk_ids.shape[0]

@@ -6,7 +6,7 @@ import functools
 from dataclasses import replace
 
 from sgl_kernel_nvfp4.config import Device, GemmConfig, QuantizeConfig
-from sgl_kernel_nvfp4.policy.table import Table, load_table
+from sgl_kernel_nvfp4.policy.table import MAX_SPLIT, Table, load_table
 
 SPLITS = (1, 2, 4, 8)
 RESERVED_SHARED_BYTES = 1024
@@ -22,7 +22,13 @@ def blocks_per_multiprocessor(config: GemmConfig, kernel: str, device: Device) -
 
 
 def choose_split(
-    config: GemmConfig, kernel: str, m: int, n: int, k: int, device: Device
+    config: GemmConfig,
+    kernel: str,
+    m: int,
+    n: int,
+    k: int,
+    device: Device,
+    max_split: int = MAX_SPLIT,
 ) -> int:
     """The split with the least modelled time, in units of one BLOCK_K step.
 
@@ -38,7 +44,7 @@ def choose_split(
         waves = -(-tiles * split // room)
         return waves * (-(-steps // split) + 2) + (split > 1)
 
-    return min((s for s in SPLITS if s <= steps), key=cost, default=1)
+    return min((s for s in SPLITS if s <= min(steps, max_split)), key=cost)
 
 
 def _fits(config: GemmConfig, kernel: str, device: Device) -> bool:
@@ -60,7 +66,9 @@ def _choose(
             if block_m and k % rule.k_multiple:
                 continue
             if kernel in SPLIT_KERNELS:
-                split = choose_split(config, kernel, m, n, k, device)
+                split = choose_split(
+                    config, kernel, m, n, k, device, rule.max_split
+                )
                 config = replace(config, split_k=split)
             return config
     raise ValueError(

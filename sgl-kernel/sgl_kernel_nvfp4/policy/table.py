@@ -21,17 +21,22 @@ TUNED_TABLE_VARIABLE = "SGL_NVFP4_TUNED_TABLE"
 """Environment variable with the path of a table that ``autotune`` wrote."""
 
 SCHEMA = 1
+MAX_SPLIT = 8
 GEMM_KERNELS = ("w4a4_gemm", "w4a4_argmax", "w4a4_grouped_gemm", "w4a16_gemm")
-RULE_KEYS = {"max_m", "k_multiple", "config"}
+RULE_KEYS = {"max_m", "k_multiple", "max_split", "config"}
 CONFIG_KEYS = set(GemmConfig.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A config for M up to max_m and K a multiple of k_multiple."""
+    """A config for M up to max_m and K a multiple of k_multiple.
+
+    max_split: the greatest split of K; a great tile has no registers left to add many.
+    """
 
     max_m: int | None
     k_multiple: int
+    max_split: int
     config: GemmConfig
 
     def applies(self, m: int, k: int) -> bool:
@@ -113,7 +118,12 @@ def _rule(data: dict[str, Any], where: str) -> Rule:
             f"{where}: a rule has keys {sorted(RULE_KEYS)}, got {sorted(data)}"
         )
     config = _config(data["config"], where)
-    return Rule(data.get("max_m"), data.get("k_multiple", 1), config)
+    return Rule(
+        max_m=data.get("max_m"),
+        k_multiple=data.get("k_multiple", 1),
+        max_split=data.get("max_split", MAX_SPLIT),
+        config=config,
+    )
 
 
 def parse_table(data: dict[str, Any], where: str) -> Table:

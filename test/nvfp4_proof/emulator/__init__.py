@@ -5,8 +5,8 @@ as the device would. It reports reads and writes out of bounds, reads of bytes t
 nobody has written, and races between the warps of a block.
 """
 
-from nvfp4_proof.emulator.batch import EmulationError
+from nvfp4_proof.emulator.batch import EmulationError, Unsupported
 from nvfp4_proof.emulator.machine import Machine, Schedule
 from nvfp4_proof.emulator.memory import MemoryFault
 
-__all__ = ["EmulationError", "Machine", "MemoryFault", "Schedule"]
+__all__ = ["EmulationError", "Machine", "MemoryFault", "Schedule", "Unsupported"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nvfp4_proof.emulator.batch import UNSIGNED, Batch, EmulationError
+from nvfp4_proof.emulator.batch import UNSIGNED, Batch, Unsupported
 from nvfp4_proof.emulator.numbers import DECODE, ENCODE
 from nvfp4_proof.emulator.parse import Instruction
 from nvfp4_proof.emulator.registry import executes
@@ -28,7 +28,7 @@ def exact(function: np.ufunc) -> Callable[..., Array]:
 
     def call(*operands: Array) -> Array:
         if len(operands) != function.nin:
-            raise EmulationError(f"{function.__name__} of {len(operands)} operands")
+            raise Unsupported(f"{function.__name__} of {len(operands)} operands")
         return function(*operands)
 
     return call
@@ -144,7 +144,7 @@ def _wide(batch: Batch, instruction: Instruction, kind: str) -> None:
 def _high_half(batch: Batch, instruction: Instruction, kind: str) -> None:
     """The upper 32 bits of a product of 32-bit integers."""
     if kind not in ("s32", "u32") or instruction.name != "mul":
-        raise EmulationError(f"{instruction.opcode} is not emulated")
+        raise Unsupported(f"{instruction.opcode} is not emulated")
     destination, x, y = instruction.operands
     wide = np.int64 if kind == "s32" else np.uint64
     product = batch.integer(x, kind).astype(wide) * batch.integer(y, kind).astype(wide)
@@ -158,7 +158,7 @@ def _mixed(batch: Batch, instruction: Instruction, kind: str) -> None:
     narrow = DECODE[kind](batch.bits(x, 16))
     others = [DECODE["f32"](batch.bits(operand, 32)) for operand in rest]
     if instruction.name not in ("add", "sub") or len(others) != 1:
-        raise EmulationError(f"{instruction.opcode} is not emulated")
+        raise Unsupported(f"{instruction.opcode} is not emulated")
     with np.errstate(all="ignore"):
         result = ENCODE["f32"](FLOAT[instruction.name](narrow, others[0]))
     batch.write(destination, result, batch.active(instruction))
@@ -266,7 +266,7 @@ def permute_bytes(batch: Batch, instruction: Instruction) -> None:
 def set_predicate(batch: Batch, instruction: Instruction) -> None:
     comparison, kind = instruction.modifiers[0], instruction.modifiers[-1]
     if len(instruction.modifiers) > 2 and instruction.modifiers[1] != "ftz":
-        raise EmulationError(f"{instruction.opcode} is not emulated")
+        raise Unsupported(f"{instruction.opcode} is not emulated")
     destination, *sources = instruction.operands
     if kind in INTEGER_KINDS:
         values = [batch.integer(source, kind) for source in sources]

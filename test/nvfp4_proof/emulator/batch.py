@@ -19,6 +19,10 @@ class EmulationError(RuntimeError):
     """The program does what this emulator does not do, or what no program should."""
 
 
+class Unsupported(EmulationError):
+    """Something that this emulator does not do."""
+
+
 @dataclass
 class AsyncCopy:
     """A cp.async that is under way."""
@@ -108,7 +112,7 @@ class Batch:
             return np.full((1, 1), self.grid[number], np.uint32)
         if base == "laneid":
             return np.arange(self.program.threads, dtype=np.uint32)[None, :] % 32
-        raise EmulationError(f"special register {name} is not emulated")
+        raise Unsupported(f"special register {name} is not emulated")
 
     def bits(self, operand: str, width: int) -> Array:
         """An operand as unsigned integers of ``width`` bits (bool for width 1)."""
@@ -166,7 +170,7 @@ def literal(operand: str) -> int:
     try:
         return int(operand.rstrip("U"), 0)
     except ValueError:
-        raise EmulationError(f"operand {operand!r} is not emulated") from None
+        raise Unsupported(f"operand {operand!r} is not emulated") from None
 
 
 def vector(operand: str) -> list[str]:

@@ -9,7 +9,7 @@ from nvfp4_proof.emulator.batch import (
     SIGNED,
     UNSIGNED,
     Batch,
-    EmulationError,
+    Unsupported,
     vector,
 )
 from nvfp4_proof.emulator.numbers import (
@@ -42,7 +42,7 @@ def convert(batch: Batch, instruction: Instruction) -> None:
         # Narrower results are widened to the register by the sign of the result type.
         result = value.astype(SIGNED[width] if to[0] == "s" else UNSIGNED[width])
     else:
-        raise EmulationError(f"{instruction.opcode} is not emulated")
+        raise Unsupported(f"{instruction.opcode} is not emulated")
     batch.write(instruction.operands[0], result, batch.active(instruction))
 
 
@@ -69,13 +69,14 @@ def _convert_pair(batch: Batch, instruction: Instruction, to: str, source: str) 
             raw = batch.bits(sources[0], 16)
             values = np.stack([E4M3[raw & 255], E4M3[raw >> 8]], axis=-1)
         return ENCODE["f16"](values).view(np.uint32)[..., 0]
-    raise EmulationError(f"{instruction.opcode} is not emulated")
+    raise Unsupported(f"{instruction.opcode} is not emulated")
 
 
 @executes("mov")
 def move(batch: Batch, instruction: Instruction) -> None:
     """Copy, or pack and unpack a vector of registers, the first in the low bits."""
-    width = int(instruction.modifiers[-1].lstrip("bfsu"))
+    kind = instruction.modifiers[-1]
+    width = 1 if kind == "pred" else int(kind.lstrip("bfsu"))
     destinations = vector(instruction.operands[0])
     sources = vector(instruction.operands[1])
     active = batch.active(instruction)

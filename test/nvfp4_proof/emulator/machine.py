@@ -16,7 +16,7 @@ from sgl_kernel_nvfp4.launch import Launch
 
 from nvfp4_proof.compiler import Compiled
 from nvfp4_proof.emulator import arithmetic, conversion, transfer, warp
-from nvfp4_proof.emulator.batch import Batch, EmulationError
+from nvfp4_proof.emulator.batch import Batch, EmulationError, Unsupported
 from nvfp4_proof.emulator.memory import GlobalMemory, MemoryFault, SharedMemory
 from nvfp4_proof.emulator.parse import Instruction, Program, parse
 from nvfp4_proof.emulator.registry import executes, executor
@@ -128,7 +128,7 @@ class Machine:
                 except (MemoryFault, EmulationError):
                     raise
                 except Exception as error:
-                    raise EmulationError(f"{instruction}: {error!r}") from error
+                    raise Unsupported(f"{instruction}: {error!r}") from error
                 continue
             taken = self._taken(batch, instruction)
             target = self._target(instruction)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nvfp4_proof.emulator.batch import Batch, EmulationError
+from nvfp4_proof.emulator.batch import Batch, Unsupported
 from nvfp4_proof.emulator.parse import Instruction
 
 Executor = Callable[[Batch, Instruction], None]
@@ -32,4 +32,4 @@ def executor(instruction: Instruction) -> Executor:
         found = _executors.get(".".join(parts[:length]))
         if found is not None:
             return found
-    raise EmulationError(f"opcode {instruction.opcode} is not emulated")
+    raise Unsupported(f"opcode {instruction.opcode} is not emulated")

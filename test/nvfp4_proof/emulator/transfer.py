@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from nvfp4_proof.emulator.batch import UNSIGNED, AsyncCopy, Batch, EmulationError, vector
+from nvfp4_proof.emulator.batch import UNSIGNED, AsyncCopy, Batch, Unsupported, vector
 from nvfp4_proof.emulator.parse import Instruction
 from nvfp4_proof.emulator.registry import executes
 
@@ -19,7 +19,7 @@ def address(batch: Batch, operand: str, width: int) -> Array:
     """uint64 [C, T] of an operand like [%rd1+16]; shared addresses are 32 bits wide."""
     match = ADDRESS.match(operand)
     if match is None:
-        raise EmulationError(f"address {operand} is not emulated")
+        raise Unsupported(f"address {operand} is not emulated")
     base, offset = match.groups()
     value = batch.bits(base, width)
     with np.errstate(over="ignore"):
@@ -83,7 +83,7 @@ def start_copy(batch: Batch, instruction: Instruction) -> None:
     if rest:
         source_size = batch.everywhere(batch.bits(rest[0], 32))
         if not np.isin(source_size, (0, size)).all():
-            raise EmulationError(f"{instruction}: partial copies are not emulated")
+            raise Unsupported(f"{instruction}: partial copies are not emulated")
         full = source_size == size
         reads = full if active is None else full & active
     data = batch.memory.load(address(batch, source, 64), size, reads, str(instruction))
@@ -113,7 +113,7 @@ def atomic(batch: Batch, instruction: Instruction) -> None:
     """Read, combine and write, one thread after the other in the order of the batch."""
     operation, kind = instruction.modifiers[-2:]
     if operation not in ("add", "max"):
-        raise EmulationError(f"{instruction.opcode} is not emulated")
+        raise Unsupported(f"{instruction.opcode} is not emulated")
     width = int(kind[1:])
     destination, target, source = instruction.operands
     addresses = address(batch, target, 64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nvfp4_proof.emulator.batch import Batch, EmulationError, vector
+from nvfp4_proof.emulator.batch import Batch, Unsupported, vector
 from nvfp4_proof.emulator.numbers import DECODE, E2M1_PAIRS, E4M3, ENCODE
 from nvfp4_proof.emulator.parse import Instruction
 from nvfp4_proof.emulator.registry import executes
@@ -25,7 +25,7 @@ def shuffle(batch: Batch, instruction: Instruction) -> None:
     mode = instruction.modifiers[1]
     destination, source, amount, bounds, _ = instruction.operands
     if mode not in ("bfly", "idx") or int(bounds, 0) != 31:
-        raise EmulationError(f"{instruction} is not emulated")
+        raise Unsupported(f"{instruction} is not emulated")
     values = batch.everywhere(batch.bits(source, 32))
     thread = np.arange(batch.program.threads)
     lanes = batch.everywhere(batch.bits(amount, 32)).astype(np.int64)
@@ -122,7 +122,7 @@ def _scales(batch: Batch, register: str, ids: str, rows: int) -> Array:
     """
     byte, thread = (int(part, 0) for part in vector(ids))
     if byte:
-        raise EmulationError("scale_vec::4X takes byte id 0")
+        raise Unsupported("scale_vec::4X takes byte id 0")
     value = np.ascontiguousarray(batch.everywhere(batch.bits(register, 32)))
     value = value.reshape(batch.size, -1, 8, 4)
     if rows == 16:
@@ -143,7 +143,7 @@ def multiply(batch: Batch, instruction: Instruction) -> None:
     elif shape == "m16n8k16" and kinds[-4:-1] in (["f32"] + [t] * 2 for t in DECODE):
         kind = kinds[-2]
     else:
-        raise EmulationError(f"{instruction.opcode} is not emulated")
+        raise Unsupported(f"{instruction.opcode} is not emulated")
     left = matrix_a(_fragments(batch, a), kind)
     right = matrix_b(_fragments(batch, b), kind)
     if kind == "e2m1":

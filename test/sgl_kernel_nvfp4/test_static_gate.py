@@ -1,0 +1,54 @@
+"""Every variant that the table can choose may ship, as its machine code says."""
+
+import pytest
+from nvfp4_proof.compiler import compile_launch
+from nvfp4_proof.static_gate import DEVICES, Limits, inspect, violations
+from nvfp4_proof.table_launches import Variant, variants
+from sgl_kernel_nvfp4.policy import load_table
+from sgl_kernel_nvfp4.policy.choose import SPLITS
+
+
+def chosen(arch, splits):
+    return list(variants(load_table(), DEVICES[arch], splits))
+
+
+def check(variant: Variant, arch: int) -> None:
+    facts = inspect(compile_launch(variant.case.launch, arch))
+    assert violations(facts, variant.limits) == []
+    assert facts.shared_bytes <= variant.config.shared_bytes(variant.kernel)
+
+
+# Splits differ outside of the main loop only; the greatest takes the most registers.
+@pytest.mark.parametrize("arch", DEVICES)
+@pytest.mark.parametrize(
+    "number", range(len(chosen(120, (4,)))), ids=lambda n: chosen(120, (4,))[n].name
+)
+def test_variant_may_ship(number, arch):
+    variant = chosen(arch, (4,))[number]
+    if arch == 121 and "tail" in variant.name:
+        pytest.skip("the same PTX as on SM120; checked by -m exhaustive")
+    check(variant, arch)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("arch", DEVICES)
+def test_every_variant_and_split_may_ship(arch):
+    for variant in chosen(arch, SPLITS):
+        check(variant, arch)
+
+
+def test_a_variant_that_is_not_native_is_refused():
+    variant = chosen(120, (1,))[0]
+    launch = variant.case.launch
+    launch.constants.update(NATIVE=False, BLOCK_K=128)
+    found = violations(inspect(compile_launch(launch)), variant.limits)
+    assert any("native" in reason for reason in found)
+
+
+def test_a_limit_that_is_exceeded_is_reported():
+    variant = chosen(120, (1,))[0]
+    facts = inspect(compile_launch(variant.case.launch))
+    strict = Limits(instructions_per_mma=2.0, code_bytes=10**6)
+    found = violations(facts, strict)
+    assert len(found) == 2
+    assert "instructions for each MMA" in found[0] and "16 bytes" in found[1]
