@@ -12,7 +12,9 @@ from wheel.wheelfile import WheelFile
 from fork.errors import BuildError
 from fork.fetch import fetch_wheel
 from fork.pin import read_pin
+from fork.tree import OVERLAY
 from patches.engine.apply import PatchedTree, PatchError, apply_series
+from patches.engine.export import Export, run_git, tree_of_wheel
 from patches.series import load_series
 
 
@@ -44,6 +46,19 @@ def _parser() -> argparse.ArgumentParser:
             + ("" if name == "apply" else " (default: the pinned wheel)"),
         )
         command.set_defaults(run=run)
+    exported = commands.add_parser(
+        "export", help="write the series for git am, one commit a pull request"
+    )
+    exported.add_argument(
+        "--tree",
+        type=Path,
+        help="upstream git checkout to export against; it is cloned, not changed "
+        "(default: a tree made from the pinned wheel)",
+    )
+    exported.add_argument(
+        "--out", type=Path, default=Path("dist/series"), help="folder for the series"
+    )
+    exported.set_defaults(run=_export)
     return parser
 
 
@@ -70,6 +85,25 @@ def _check(options: argparse.Namespace) -> int:
 def _apply(options: argparse.Namespace) -> int:
     changed = apply_series(options.tree / "sglang", read_pin().version, load_series())
     print(f"changed {len(changed)} files under {options.tree}")
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    if options.out.exists() and any(options.out.iterdir()):
+        print(f"error: {options.out} is not empty", file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory(prefix="sglang-fork-") as scratch:
+        repository = Path(scratch) / "repository"
+        if options.tree is None:
+            tree_of_wheel(_unpack_pinned(Path(scratch)), repository)
+        else:
+            run_git(
+                Path(scratch), "clone", "--quiet", str(options.tree.resolve()),
+                str(repository),
+            )  # fmt: skip
+        export = Export(repository, options.out, OVERLAY, read_pin().version)
+        for path in export.run(load_series()):
+            print(path)
     return 0
 
 

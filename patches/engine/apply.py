@@ -11,6 +11,8 @@ import libcst as cst
 from patches.engine.formatting import format_files
 from patches.engine.patch import Edit, EditError, Patch
 
+NOTICE_START = "# Modified by the NEXTN fork of SGLang"
+
 
 class PatchError(Exception):
     """A patch does not fit the tree; nothing was written."""
@@ -96,7 +98,7 @@ def apply_series(package: Path, version: str, series: Sequence[Patch]) -> list[P
 def with_notice(text: str, numbers: Sequence[int]) -> str:
     """Put the notice of modification at the top, below a ``#!`` line."""
     listed = ", ".join(map(str, numbers))
-    notice = f"# Modified by the NEXTN fork of SGLang (patches {listed}); see NOTICE.\n"
+    notice = f"{NOTICE_START} (patches {listed}); see NOTICE.\n"
     if text.startswith("#!"):
         first, rest = text.split("\n", 1)
         return f"{first}\n{notice}{rest}"

@@ -1,0 +1,72 @@
+"""The exported series applies with ``git am`` and gives the fork's own files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from wheel.wheelfile import WheelFile
+
+from fork.pin import read_pin
+from fork.tree import OVERLAY
+from patches.engine.apply import NOTICE_START, apply_series
+from patches.engine.export import PACKAGE, Export, run_git, tree_of_wheel
+from patches.series import load_series
+
+
+@dataclass(frozen=True)
+class Exported:
+    upstream: Path
+    files: list[Path]
+    applied: Path
+
+
+@pytest.fixture(scope="module")
+def exported(upstream_wheel: Path, tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("export")
+    with WheelFile(upstream_wheel) as archive:
+        archive.extractall(folder / "upstream")
+    for name in ("exported", "applied"):
+        tree_of_wheel(folder / "upstream", folder / name)
+    export = Export(folder / "exported", folder / "series", OVERLAY, read_pin().version)
+    files = export.run(load_series())
+    am = ("am", "--quiet", "--keep-non-patch")
+    run_git(folder / "applied", *am, *map(str, files))
+    return Exported(folder / "upstream", files, folder / "applied")
+
+
+def test_there_is_one_commit_for_each_patch(exported: Exported):
+    subjects = run_git(exported.applied, "log", "--reverse", "--format=%s")
+    assert subjects.splitlines()[1:] == [patch.title for patch in load_series()]
+
+
+def test_the_tree_after_the_last_commit_is_the_forks(exported: Exported):
+    package = exported.upstream / "sglang"
+    apply_series(package, read_pin().version, load_series())
+    for path in sorted(package.rglob("*.py")):
+        text = path.read_text()
+        if NOTICE_START in text:
+            lines = text.splitlines(keepends=True)
+            text = "".join(x for x in lines if not x.startswith(NOTICE_START))
+        name = path.relative_to(package)
+        assert (exported.applied / PACKAGE / name).read_text() == text, name
+
+
+def test_every_overlay_file_travels_with_exactly_one_patch(exported: Exported):
+    ours = {
+        str(path.relative_to(OVERLAY / "sglang"))
+        for path in (OVERLAY / "sglang").rglob("*.py")
+    }
+    carried = [
+        name
+        for patch in load_series()
+        for place in patch.overlay
+        for name in ours
+        if name == place or name.startswith(f"{place}/")
+    ]
+    assert sorted(carried) == sorted(ours)
+
+
+def test_no_commit_carries_a_notice_of_the_fork(exported: Exported):
+    assert all(NOTICE_START not in file.read_text() for file in exported.files)
