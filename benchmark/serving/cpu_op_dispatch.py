@@ -29,7 +29,8 @@ from sgl_kernel_cpu import (
     cache,
     causal_conv1d,
     decode_attention,
-    gated_delta_net,
+    gated_delta_net_inputs,
+    gated_delta_net_update,
     norm,
     rotary,
 )
@@ -39,10 +40,8 @@ OPERATORS = {
     cache: ("store_cache_cpu",),
     causal_conv1d: ("causal_conv1d_update_cpu",),
     decode_attention: ("decode_attention_cpu",),
-    gated_delta_net: (
-        "fused_qkvzba_split_reshape_cat_contiguous_cpu",
-        "fused_sigmoid_gating_delta_rule_update_cpu",
-    ),
+    gated_delta_net_inputs: ("fused_qkvzba_split_reshape_cat_contiguous_cpu",),
+    gated_delta_net_update: ("fused_sigmoid_gating_delta_rule_update_cpu",),
     norm: (
         "gemma_rmsnorm_cpu",
         "gemma_fused_add_rmsnorm_cpu",

@@ -89,9 +89,10 @@ def extend_attention_cpu(
             req_pool_indices, encoder_lens, seq_lens, max(counts)
         )
         visible = _visible_in_batch(seq_lens, max(counts), extends[0], trees)
-        query = q_extend.view(len(counts), extends[0], *q_extend.shape[1:])
+        num_tokens = sum(extends)  # rows after these belong to no request
+        query = q_extend[:num_tokens].unflatten(0, (-1, extends[0]))
         attended = cache.attend(query, slots, visible, config)
-        o_extend.copy_(attended.view(o_extend.shape))
+        o_extend[:num_tokens] = attended.flatten(0, 1)
         return
 
     starts = extend_start_loc.tolist()

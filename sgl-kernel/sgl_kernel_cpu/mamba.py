@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import torch
 
 from . import causal_conv1d
-from .gated_delta_net import prefill
+from .gated_delta_net_inputs import L2_NORM_EPS
+from .gated_delta_net_prefill import prefill
 
 
 def causal_conv1d_fn_cpu(
@@ -81,7 +82,7 @@ def chunk_gated_delta_rule_cpu(
     use_qk_l2norm_in_kernel: bool = True,
     initial_state_indices: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, None, torch.Tensor]:
-    """`gated_delta_net.prefill` as SGLang's Triton kernel is called.
+    """`gated_delta_net_prefill.prefill` as SGLang's Triton kernel is called.
 
     Returns:
         The output, None for the last states, which are in the pool, and the states
@@ -97,6 +98,6 @@ def chunk_gated_delta_rule_cpu(
         initial_state,
         cu_seqlens,
         initial_state_indices,
-        1e-6 if use_qk_l2norm_in_kernel else None,
+        L2_NORM_EPS if use_qk_l2norm_in_kernel else None,
     )
     return output, None, before_chunk

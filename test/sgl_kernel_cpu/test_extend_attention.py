@@ -178,6 +178,19 @@ def test_without_causality_every_token_is_seen(paged, extends):
     check(cache, extends, query, out, lambda request, _: slice(0, seq_lens[request]))
 
 
+def test_rows_after_the_last_request_are_left_alone(paged):
+    seq_lens, extends = [9, 6], [3, 3]
+    cache = paged(seq_lens)
+    query = torch.randn(8, cache.NUM_HEADS, cache.HEAD_DIM)
+    out = extend(cache, extends, query)
+
+    def seen(request, token):
+        return slice(0, seq_lens[request] - extends[request] + token + 1)
+
+    check(cache, extends, query, out, seen)
+    assert bool((out[6:] == -7).all())
+
+
 def test_an_empty_batch_writes_nothing(paged):
     cache = paged([])
     assert extend(cache, [], queries(cache, [])).shape[0] == 0
