@@ -37,6 +37,11 @@ def resolve_nextn_algorithm(cfg: Any, hf_config: Any) -> str:
     )
     if support.error is not None:
         raise ValueError(f"--speculative-algorithm NEXTN: {support.error}")
+    if support.plan is not None and support.plan.num_layers > 1:
+        return _use_eagle(
+            f"The head has {support.plan.num_layers} MTP layers, and the native worker "
+            "drives one so far; EAGLE repeats the first."
+        )
     if support.native:
         return "NEXTN"
     if support.draft_architecture is None or support.has_head is False:
