@@ -34,7 +34,10 @@ SCHEDULER = (
         file=REPORTER,
         scope="SchedulerMetricsReporter",
         at="update_spec_metrics",
-        code="num_correct_drafts_per_req: Optional[List[int]] = None, num_drafts: int = 0",
+        code="""
+        num_correct_drafts_per_req: Optional[List[int]] = None,
+        num_drafts: int = 0
+        """,
     ),
     Insert(
         file=REPORTER,
