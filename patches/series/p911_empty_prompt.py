@@ -20,6 +20,15 @@ that fail the scheduler's check are now aborted too; they were queued and run.
 """,
     edits=(
         Insert(
+            file="srt/managers/io_struct.py",
+            scope="GenerateReqInput._determine_batch_size",
+            before=Find("if", mentions=("input_embeds", "float")),
+            code="""
+            if not self.input_embeds or not self.input_embeds[0]:
+                raise ValueError("input_embeds cannot be empty.")
+            """,
+        ),
+        Insert(
             file="srt/managers/tokenizer_manager.py",
             scope="TokenizerManager._validate_one_request",
             before=Find("if", mentions=("input_token_num", "context_len"), nth=0, of=1),
