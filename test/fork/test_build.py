@@ -33,7 +33,7 @@ from patches.engine.edits import ReplaceBody
 from patches.engine.patch import Patch
 
 PATCH = Patch(
-    number=999,
+    number=1,
     title="[Fix] A place that upstream has moved",
     message="For a test.",
     edits=[
@@ -133,10 +133,10 @@ def test_a_wrong_hash_stops_the_build(clone: Path, tmp_path: Path) -> None:
 def test_a_moved_anchor_stops_the_build(
     clone: Path, upstream_wheel: Path, tmp_path: Path
 ) -> None:
-    (clone / "patches" / "series" / "p999_moved.py").write_text(MOVED_ANCHOR)
+    (clone / "patches" / "series" / "p001_moved.py").write_text(MOVED_ANCHOR)
     out = tmp_path / "out"
     result = build(clone, out, SGLANG_UPSTREAM_WHEEL=str(upstream_wheel))
-    place = ("patch 999", "sglang/srt/server_args.py", "moved_away", read_pin().version)
+    place = ("patch 1 ", "sglang/srt/server_args.py", "moved_away", read_pin().version)
     assert_stops(result, clone, out, *place)
 
 

@@ -3,12 +3,14 @@
 | name | model | speculation | radix cache | overlap | tp |
 | --- | --- | --- | --- | --- | --- |
 | dense_nextn | dense | NEXTN | extra_buffer | upstream's choice | 1 |
-| dense_plain | dense | none | extra_buffer | upstream's choice | 1 |
+| dense_plain | dense | none | no_buffer | off | 1 |
 | moe_nextn | MoE | NEXTN | extra_buffer | upstream's choice | 1 |
-| moe_plain | MoE | none | no_buffer | off | 1 |
+| moe_plain | MoE | none | extra_buffer | upstream's choice | 1 |
 | tensor_parallel_nextn | dense | NEXTN | no_buffer | off | 2 |
 
-Every one splits its prompts: a chunk is smaller than the longest prompt.
+Every one splits its prompts: a chunk is smaller than the longest prompt. What dense_nextn
+answers is compared with dense_plain, which runs without overlap, since with it upstream
+counts each token one step late towards the penalties.
 """
 
 from __future__ import annotations
@@ -53,8 +55,8 @@ class SharedServer:
 
 SERVERS = {
     "dense_nextn": SharedServer("dense", True, _EXTRA_BUFFER),
-    "dense_plain": SharedServer("dense", False, _EXTRA_BUFFER),
+    "dense_plain": SharedServer("dense", False, _NO_BUFFER),
     "moe_nextn": SharedServer("moe", True, _EXTRA_BUFFER),
-    "moe_plain": SharedServer("moe", False, _NO_BUFFER),
+    "moe_plain": SharedServer("moe", False, _EXTRA_BUFFER),
     "tensor_parallel_nextn": SharedServer("dense", True, (*_NO_BUFFER, "--tp", "2")),
 }

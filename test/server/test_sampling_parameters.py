@@ -23,15 +23,15 @@ SCHEMA = {
 NESTED_SCHEMA = {
     "type": "object",
     "properties": {
-        "name": {"type": "string", "maxLength": 8},
-        "sizes": {
+        "side": {"enum": ["left", "right"]},
+        "flags": {
             "type": "array",
-            "items": {"type": "integer", "maximum": 999},
+            "items": {"type": "boolean"},
             "minItems": 2,
             "maxItems": 3,
         },
     },
-    "required": ["name", "sizes"],
+    "required": ["side", "flags"],
 }
 
 Sampling = dict[str, Any] | Callable[[Completion], dict[str, Any]]
@@ -78,8 +78,12 @@ CASES = {
         lambda ours, _: list(json.loads(ours.text)) == ["result"],
     ),
     "nested_json_schema": Case(
-        {"json_schema": json.dumps(NESTED_SCHEMA), "ignore_eos": False},
-        lambda ours, _: len(json.loads(ours.text)["sizes"]) in (2, 3),
+        {
+            "json_schema": json.dumps(NESTED_SCHEMA),
+            "ignore_eos": False,
+            "max_new_tokens": 200,
+        },
+        lambda ours, _: len(json.loads(ours.text)["flags"]) in (2, 3),
     ),
     "regex": Case(
         {"regex": r"[a-z]{3,6} = [0-9]{1,4};", "ignore_eos": False},
