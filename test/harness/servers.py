@@ -8,8 +8,8 @@
 | moe_plain | MoE | none | extra_buffer | upstream's choice | 1 |
 | tensor_parallel_nextn | dense | NEXTN | no_buffer | off | 2 |
 
-Every one splits its prompts: a chunk is smaller than the longest prompt. What dense_nextn
-answers is compared with dense_plain, which runs without overlap, since with it upstream
+Every one splits its prompts: a chunk is smaller than the longest prompt. dense_plain
+is what dense_nextn is compared with; it runs without overlap, since with it upstream
 counts each token one step late towards the penalties.
 """
 
