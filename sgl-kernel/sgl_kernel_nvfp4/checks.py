@@ -17,8 +17,8 @@ def require(condition: bool, message: str) -> None:
 def codes(tensor: torch.Tensor, name: str) -> torch.Tensor:
     """``tensor`` as uint8 [..., R, K/2] that 16-byte loads can read.
 
-    Rows that are not a multiple of 16 bytes are copied into padded ones; a weight should
-    go through ``pad_codes`` once instead.
+    Rows that are not a multiple of 16 bytes are copied into padded ones; a weight
+    should go through ``pad_codes`` once instead.
     """
     require(
         tensor.dtype == torch.uint8 and tensor.dim() >= 2,

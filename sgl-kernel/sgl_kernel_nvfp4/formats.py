@@ -62,7 +62,7 @@ def unswizzle_scales(scales: torch.Tensor, rows: int, k: int) -> torch.Tensor:
 
 
 def pad_codes(codes: torch.Tensor) -> torch.Tensor:
-    """Codes [..., R, K/2] with rows padded by zeros to 16 bytes; the input if they are."""
+    """Codes [..., R, K/2] with rows zero-padded to 16 bytes; the input if they are."""
     missing = -codes.shape[-1] % (CODE_ALIGNMENT // 2)
     return torch.nn.functional.pad(codes, (0, missing)) if missing else codes
 
@@ -78,7 +78,9 @@ def unpack_codes(packed: torch.Tensor) -> torch.Tensor:
     return torch.stack((packed & 15, packed >> 4), dim=-1).flatten(-2).long()
 
 
-def decode_e2m1(codes: torch.Tensor, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+def decode_e2m1(
+    codes: torch.Tensor, dtype: torch.dtype = torch.float64
+) -> torch.Tensor:
     """Values of 4-bit codes, bit 3 being the sign."""
     values = torch.tensor(E2M1_VALUES, dtype=dtype, device=codes.device)
     return torch.cat((values, -values))[codes]

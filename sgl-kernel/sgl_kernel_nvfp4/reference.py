@@ -29,7 +29,7 @@ def quantize_linear(
     global_scale: float32 scalar or [M, 1], the factor by which x is multiplied first;
     SGLang calls it ``input_scale_inv``.
     """
-    blocks = x.double().reshape(x.shape[0], -1, BLOCK)
+    blocks = x.double().reshape(x.shape[0], x.shape[1] // BLOCK, BLOCK)
     factor = global_scale.double().reshape(-1, 1)
     amax = blocks.abs().amax(-1)
     scale = (amax * factor / E2M1_MAX).clamp(max=E4M3_MAX)
@@ -108,7 +108,7 @@ def gemm(
     k: int,
     dtype: torch.dtype = torch.float64,
 ) -> torch.Tensor:
-    """alpha * a @ b.T, type ``dtype`` [M, N]; arguments as ``sgl_kernel_nvfp4.gemm``."""
+    """alpha * a @ b.T, ``dtype`` [M, N]; arguments as ``sgl_kernel_nvfp4.gemm``."""
     a_value = dequantize(a, a_scale, k, dtype)
     b_value = dequantize(b, b_scale, k, dtype)
     return (a_value @ b_value.T) * alpha.to(dtype)
@@ -151,8 +151,8 @@ def align_tokens(
     """SGLang's sorted-token layout for topk_ids [tokens, top_k].
 
     Returns (sorted_token_ids, expert_ids, num_tokens_post_padded), all int32: pairs
-    ordered by expert, each expert padded to block_size with the number of pairs, and the
-    expert of each block. Pairs of expert -1 come first, in blocks of expert -1.
+    ordered by expert, each expert padded to block_size with the number of pairs, and
+    the expert of each block. Pairs of expert -1 come first, in blocks of expert -1.
     """
     flat = topk_ids.flatten()
     padding = flat.numel()

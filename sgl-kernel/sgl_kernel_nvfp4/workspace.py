@@ -21,13 +21,13 @@ class Workspace:
     best: torch.Tensor
 
     @staticmethod
-    def allocate(
-        device: torch.device, floats: int, tiles: int, rows: int
-    ) -> "Workspace":
+    def allocate(device: torch.device, floats: int, tiles: int, rows: int) -> Workspace:
         return Workspace(
             partial=torch.empty(max(floats, 1), dtype=torch.float32, device=device),
             arrived=torch.zeros(max(tiles, 1), dtype=torch.int32, device=device),
-            best=torch.full((max(rows, 1),), LEAST_KEY, dtype=torch.int64, device=device),
+            best=torch.full(
+                (max(rows, 1),), LEAST_KEY, dtype=torch.int64, device=device
+            ),
         )
 
 
@@ -59,10 +59,10 @@ def workspace(
             current.arrived.numel(),
             current.best.numel(),
         )
-        if all(h >= n for h, n in zip(have, (floats, tiles, rows))):
+        if all(h >= n for h, n in zip(have, (floats, tiles, rows), strict=True)):
             return current
         _retired.append(current)
-    sizes = [max(pair) for pair in zip(have, (floats, tiles, rows))]
+    sizes = [max(pair) for pair in zip(have, (floats, tiles, rows), strict=True)]
     _workspaces[key] = Workspace.allocate(device, *sizes)
     return _workspaces[key]
 

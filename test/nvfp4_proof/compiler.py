@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 import triton
-from sgl_kernel_nvfp4.launch import Launch
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+
+from sgl_kernel_nvfp4.launch import Launch
 
 POINTER_TYPES = {
     torch.uint8: "*u8",
@@ -54,7 +55,7 @@ def compile_launch(launch: Launch, arch: int = 120) -> Compiled:
     )
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _compile(
     kernel: Any,
     types: tuple[tuple[str, str], ...],

@@ -54,7 +54,7 @@ def run_inline_assembly(
     for instruction in program.instructions:
         executor(instruction)(batch, instruction)
     results, first = [], 0
-    for dtype, count in zip(outputs, counts):
+    for dtype, count in zip(outputs, counts, strict=True):
         words = [
             batch.everywhere(batch.bits(f"%a{number}", 32))[0]
             for number in range(first, first + count)

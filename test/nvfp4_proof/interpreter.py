@@ -1,8 +1,9 @@
 """Triton's own interpreter, repaired where it is wrong for NVFP4.
 
 Wrong in Triton 3.8: ``dot_scaled`` reads every scale as e8m0; ``dot`` and arithmetic on
-bfloat16 use the raw bits; float conversions do not round to nearest even; ``fma`` rounds
-twice; inline assembly is refused. It also cannot be used in a process that compiles.
+bfloat16 use the raw bits; float conversions do not round to nearest even; ``fma``
+rounds twice; inline assembly is refused. It also cannot be used in a process that
+compiles.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import numpy as np
 import triton.experimental.gluon  # noqa: F401  imported late, it would see our patches
 import triton.language as tl
 import triton.runtime.interpreter as stock
-from sgl_kernel_nvfp4.launch import Launch
 from triton.runtime.jit import JITFunction
 
 from nvfp4_proof.emulator.numbers import (
@@ -27,6 +27,7 @@ from nvfp4_proof.emulator.numbers import (
     encode_e4m3,
 )
 from nvfp4_proof.inline_assembly import run_inline_assembly
+from sgl_kernel_nvfp4.launch import Launch
 
 Handle = stock.TensorHandle
 NARROW = {tl.bfloat16: "bf16", tl.float16: "f16", tl.float32: "f32"}
@@ -115,7 +116,9 @@ def _inline_assembly(self, text, constraints, values, result_types, is_pure, pac
     arrays = np.broadcast_arrays(*(value.data for value in values))
     kinds = [stock._get_np_dtype(kind) for kind in result_types]
     arrays = run_inline_assembly(text, list(arrays), kinds, pack)
-    return _Results(Handle(a, kind.scalar) for a, kind in zip(arrays, result_types))
+    return _Results(
+        Handle(a, kind.scalar) for a, kind in zip(arrays, result_types, strict=True)
+    )
 
 
 _stock_binary = stock.InterpreterBuilder.binary_op

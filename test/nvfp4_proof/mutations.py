@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sgl_kernel_nvfp4.config import GemmConfig, QuantizeConfig
-
 from nvfp4_proof.cases import (
     Case,
     argmax_case,
@@ -30,6 +28,7 @@ from nvfp4_proof.emulator import (
     Schedule,
     Unsupported,
 )
+from sgl_kernel_nvfp4.config import GemmConfig, QuantizeConfig
 
 Edit = Callable[[str], str]
 
@@ -80,7 +79,9 @@ def _in_loop(edit: Edit) -> Edit:
     """Apply ``edit`` to the main loop: from its label to the branch back to it."""
 
     def whole(ptx: str) -> str:
-        match = re.search(r"^(\$L__BB0_\d+):(?:(?!^\$L__BB0).|\n)*?bra\s+\1;", ptx, re.M)
+        match = re.search(
+            r"^(\$L__BB0_\d+):(?:(?!^\$L__BB0).|\n)*?bra\s+\1;", ptx, re.M
+        )
         if match is None:
             raise LookupError("no main loop")
         return ptx[: match.start()] + edit(match.group()) + ptx[match.end() :]
@@ -119,7 +120,11 @@ MUTATIONS = (
     Mutation(
         "scales of other rows",
         "gemm",
-        _in_loop(substitute(r"(ld\.shared\.v4\.b32\s+\{[^}]*\}, \[%r\d+\+)\d+\]", r"\g<1>45072]")),
+        _in_loop(
+            substitute(
+                r"(ld\.shared\.v4\.b32\s+\{[^}]*\}, \[%r\d+\+)\d+\]", r"\g<1>45072]"
+            )
+        ),
     ),
     Mutation("registers of A swapped", "gemm", substitute(A_REGISTERS, r"\1 \3, \2")),
     Mutation(
@@ -131,7 +136,9 @@ MUTATIONS = (
     Mutation(
         "fragment loaded from 16 bytes further",
         "gemm",
-        _in_loop(substitute(r"(ldmatrix\S*\s+\{[^}]*\}, \[%r\d+)\+?\d*\]", r"\1+16]", 3)),
+        _in_loop(
+            substitute(r"(ldmatrix\S*\s+\{[^}]*\}, \[%r\d+)\+?\d*\]", r"\1+16]", 3)
+        ),
     ),
     Mutation(
         "copy from 16 bytes further",
@@ -185,7 +192,9 @@ MUTATIONS = (
         substitute(r"(mov\.b32\s+%r\d+), 1;\n(.*\n)*?(.*atom)", r"\1, 2;\n\3"),
     ),
     Mutation(
-        "counter not reset", "gemm", drop(r"@%p\d+ st\.global\.b32 \[[^]]*\], \{[^}]*\};", -1)
+        "counter not reset",
+        "gemm",
+        drop(r"@%p\d+ st\.global\.b32 \[[^]]*\], \{[^}]*\};", -1),
     ),
     Mutation(
         "parts read from the wrong place",
@@ -198,11 +207,15 @@ MUTATIONS = (
         "gemm",
         substitute(r"(@%p\d+ st\.global\.v4\.b32 \[ %rd\d+ \+ )0", r"\g<1>16"),
     ),
-    Mutation("part of the output not stored", "gemm", drop(r"@%p\d+ st\.global\.v4[^;]*;")),
+    Mutation(
+        "part of the output not stored", "gemm", drop(r"@%p\d+ st\.global\.v4[^;]*;")
+    ),
     Mutation(
         "output mask too long",
         "gemm",
-        substitute(r"and\.pred(\s+%p\d+), (%p\d+), (%p\d+);", r"or.pred\1, \2, \3;", 0, 99),
+        substitute(
+            r"and\.pred(\s+%p\d+), (%p\d+), (%p\d+);", r"or.pred\1, \2, \3;", 0, 99
+        ),
     ),
     Mutation(
         "sign of a weight lost", "w4a16", substitute("0x80008000|-2147450880", "0x8000")
@@ -215,7 +228,9 @@ MUTATIONS = (
     Mutation(
         "weight scaled twice",
         "w4a16",
-        substitute(r"mul\.bf16\s+(%rs\d+), (%rs\d+), (%rs\d+);", r"mul.bf16 \1, \3, \3;"),
+        substitute(
+            r"mul\.bf16\s+(%rs\d+), (%rs\d+), (%rs\d+);", r"mul.bf16 \1, \3, \3;"
+        ),
     ),
     Mutation(
         "least logit wins",
@@ -225,7 +240,9 @@ MUTATIONS = (
     Mutation(
         "columns beyond the vocabulary compete",
         "argmax",
-        substitute(r"setp\.lt\.s32(\s+%p\d+), (%r\d+), (%r\d+);", r"mov.pred\1, 1;", -8, 8),
+        substitute(
+            r"setp\.lt\.s32(\s+%p\d+), (%r\d+), (%r\d+);", r"mov.pred\1, 1;", -8, 8
+        ),
         equivalent="clamped columns repeat the last one with a greater index, which "
         "loses every tie",
     ),
@@ -250,12 +267,17 @@ MUTATIONS = (
     Mutation(
         "maximum over half of a block",
         "quantize",
-        substitute(r"shfl\.sync\.bfly\.b32([^;]*), 1, 31, -1;", r"shfl.sync.bfly.b32\1, 2, 31, -1;"),
+        substitute(
+            r"shfl\.sync\.bfly\.b32([^;]*), 1, 31, -1;",
+            r"shfl.sync.bfly.b32\1, 2, 31, -1;",
+        ),
     ),
     Mutation(
         "quotient not corrected",
         "ties",
-        substitute(r"setp\.lt\.f32(\s+%p\d+), (%r\d+), 0f44800000;", r"mov.pred\1, 0;", 0, 99),
+        substitute(
+            r"setp\.lt\.f32(\s+%p\d+), (%r\d+), 0f44800000;", r"mov.pred\1, 0;", 0, 99
+        ),
     ),
     Mutation(
         "scale not limited to 448",
@@ -271,9 +293,7 @@ MUTATIONS = (
     Mutation(
         "residual not stored", "rmsnorm", drop(r"@%p\d+ st\.global\.v4\.b32[^;]*;", 0)
     ),
-    Mutation(
-        "barrier of the reduction dropped", "rmsnorm", drop(BARRIER, 0)
-    ),
+    Mutation("barrier of the reduction dropped", "rmsnorm", drop(BARRIER, 0)),
 )
 
 
@@ -312,5 +332,3 @@ def original_passes(kernel: str) -> None:
         )
         assert all(not memory.unwritten(tensor) for tensor in case.written)
         case.check()
-
-

@@ -12,6 +12,8 @@ from nvfp4_proof.compiler import Compiled, compile_launch
 from nvfp4_proof.emulator import Machine, Schedule
 from nvfp4_proof.interpreter import interpret
 
+DEFAULT = Schedule()
+
 WAYS = ("interpreter", "emulator-late", "emulator-early")
 
 
@@ -20,7 +22,7 @@ def machine(compiled: Compiled) -> Machine:
     return Machine(compiled)
 
 
-def emulate(case: Case, schedule: Schedule = Schedule(), arch: int = 120) -> float:
+def emulate(case: Case, schedule: Schedule = DEFAULT, arch: int = 120) -> float:
     """Run the compiled kernel of ``case`` on the emulator and return the worst error.
 
     Raises AssertionError when the answer is wrong or part of the output is not written.
@@ -32,7 +34,7 @@ def emulate(case: Case, schedule: Schedule = Schedule(), arch: int = 120) -> flo
     return case.check()
 
 
-def run(case: Case, way: str, schedule: Schedule = Schedule()) -> float:
+def run(case: Case, way: str, schedule: Schedule = DEFAULT) -> float:
     """Run ``case`` and return its worst error. ``way`` is one of WAYS."""
     if way == "interpreter":
         interpret(case.launch)

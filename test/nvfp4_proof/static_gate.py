@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
+from nvfp4_proof.compiler import Compiled
+from nvfp4_proof.sass import MMA_PREFIXES, disassemble
 from sgl_kernel_nvfp4.config import Device
 from sgl_kernel_nvfp4.policy.choose import RESERVED_SHARED_BYTES
 from sgl_kernel_nvfp4.policy.device import GB10, RTX_PRO_6000
 
-from nvfp4_proof.compiler import Compiled
-from nvfp4_proof.sass import MMA_PREFIXES, disassemble
-
 DEVICES: dict[int, Device] = {120: RTX_PRO_6000, 121: GB10}
 
-NATIVE_MMA = "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X"
+NATIVE_MMA = (
+    "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X"
+)
 
 REGISTERS_PER_MULTIPROCESSOR = 65_536
 WARPS_PER_MULTIPROCESSOR = 48
@@ -56,6 +58,7 @@ def occupancy(registers: int, shared: int, warps: int, device: Device) -> int:
     return min(by_registers, by_shared, by_warps, BLOCKS_PER_MULTIPROCESSOR)
 
 
+@functools.cache
 def inspect(compiled: Compiled) -> Facts:
     """The facts about a compiled kernel."""
     sass = disassemble(compiled.cubin)

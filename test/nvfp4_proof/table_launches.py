@@ -6,9 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
-from sgl_kernel_nvfp4.config import Device, GemmConfig
-from sgl_kernel_nvfp4.policy import Table
-from sgl_kernel_nvfp4.policy.choose import SPLIT_KERNELS, SPLITS
 
 from nvfp4_proof.cases import (
     Case,
@@ -18,6 +15,10 @@ from nvfp4_proof.cases import (
     w4a16_case,
 )
 from nvfp4_proof.static_gate import Limits
+from sgl_kernel_nvfp4.config import Device, GemmConfig
+from sgl_kernel_nvfp4.launch import Launch
+from sgl_kernel_nvfp4.policy import Table
+from sgl_kernel_nvfp4.policy.choose import SPLIT_KERNELS, SPLITS
 
 PREFILL_BLOCK_N = 128
 """Tiles this wide are for prefill."""
@@ -57,6 +58,11 @@ def _case(kernel: str, config: GemmConfig, k: int, dtype: torch.dtype) -> Case:
     if kernel == "w4a4_argmax":
         return argmax_case(m, n, k, config)
     return grouped_case(4, 2, 2, n, k, config, per_pair=True, out_dtype=dtype)
+
+
+def launch_of(kernel: str, config: GemmConfig, tail: int, dtype: torch.dtype) -> Launch:
+    """A small launch that compiles to the variant; its grid and sizes do not matter."""
+    return _case(kernel, config, config.block_k + bool(tail) * 16, dtype).launch
 
 
 def variants(

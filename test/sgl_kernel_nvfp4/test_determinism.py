@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from nvfp4_proof.cases import argmax_case, gemm_case, w4a16_case
 from nvfp4_proof.compiler import compile_launch
 from nvfp4_proof.emulator import Schedule
@@ -23,7 +24,7 @@ def test_every_order_of_blocks_gives_the_same_bits(kernel):
         emulate(case, Schedule(order=order))
         results.append([tensor.clone() for tensor in case.written])
     for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other))
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
 
 def test_a_workspace_serves_many_launches():

@@ -1,6 +1,7 @@
 """The emulator notices bugs that are put into compiled kernels."""
 
 import pytest
+
 from nvfp4_proof.mutations import CASES, MUTATIONS, caught, original_passes
 
 

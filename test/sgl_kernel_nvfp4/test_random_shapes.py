@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nvfp4_shapes import KERNELS
+
 from nvfp4_proof.run import run
-from shapes import KERNELS
 
 SHAPE = st.tuples(
     st.integers(1, 130), st.integers(1, 20).map(lambda n: 16 * n), st.integers(1, 80)

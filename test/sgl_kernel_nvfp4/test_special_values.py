@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from nvfp4_proof.cases import argmax_case, gemm_case, quantize_case, tie_case
 from nvfp4_proof.compiler import compile_launch
 from nvfp4_proof.emulator import Schedule
@@ -44,7 +45,9 @@ def test_quantised_extreme_equals_the_reference(value, native, way):
 
 
 def test_a_saturated_scale_is_448_and_not_nan():
-    codes, scale = quantized(torch.full((1, 64), 3e4, dtype=torch.bfloat16), True, "ptx")
+    codes, scale = quantized(
+        torch.full((1, 64), 3e4, dtype=torch.bfloat16), True, "ptx"
+    )
     assert (scale.view(torch.uint8) == 0x7E).all()
     assert (codes == 7).all()
 

@@ -1,6 +1,7 @@
 """Every variant that the table can choose may ship, as its machine code says."""
 
 import pytest
+
 from nvfp4_proof.compiler import compile_launch
 from nvfp4_proof.static_gate import DEVICES, Limits, inspect, violations
 from nvfp4_proof.table_launches import Variant, variants

@@ -1,1 +1,1 @@
-"""Triton kernels. They take raw sizes and 16-byte units; callers use ``sgl_kernel_nvfp4``."""
+"""Triton kernels, which take raw sizes; callers use ``sgl_kernel_nvfp4``."""

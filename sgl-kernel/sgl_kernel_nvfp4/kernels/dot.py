@@ -43,8 +43,11 @@ def block_scaled_dot(
     which is exact (two bits of significand times four) and runs from SM80 on.
     """
     if NATIVE:
-        return tl.dot_scaled(a, a_scale, "e2m1", b.T, b_scale, "e2m1", accumulator)
+        accumulator = tl.dot_scaled(
+            a, a_scale, "e2m1", b.T, b_scale, "e2m1", accumulator
+        )
     else:
         a_value = dequantize_tile(a, a_scale, BLOCK_M, BLOCK_K)
         b_value = dequantize_tile(b, b_scale, BLOCK_N, BLOCK_K)
-        return tl.dot(a_value, b_value.T, accumulator)
+        accumulator = tl.dot(a_value, b_value.T, accumulator)
+    return accumulator

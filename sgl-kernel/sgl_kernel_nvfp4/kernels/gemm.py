@@ -26,7 +26,14 @@ def tile_coordinates(
 
 
 @triton.jit(
-    do_not_specialize=["m_size", "n_blocks", "k_blocks", "a_units", "b_units", "out_units"]
+    do_not_specialize=[
+        "m_size",
+        "n_blocks",
+        "k_blocks",
+        "a_units",
+        "b_units",
+        "out_units",
+    ]
 )
 def w4a4_gemm(
     a_ptr,

@@ -1,4 +1,4 @@
-"""The proposal head: arg-max over the vocabulary of a GEMM whose logits stay on chip."""
+"""The proposal head: arg-max of a GEMM whose logits stay on chip."""
 
 import triton
 import triton.language as tl
@@ -27,7 +27,14 @@ def key_value(key):
 
 
 @triton.jit(
-    do_not_specialize=["m_size", "n_size", "k_blocks", "a_units", "b_units", "first_index"]
+    do_not_specialize=[
+        "m_size",
+        "n_size",
+        "k_blocks",
+        "a_units",
+        "b_units",
+        "first_index",
+    ]
 )
 def w4a4_argmax(
     a_ptr,
@@ -101,7 +108,9 @@ def w4a4_argmax(
     inside = rows < m_size
     tl.atomic_max(best_ptr + rows, tl.max(keys, axis=1), mask=inside, sem="relaxed")
     tl.debug_barrier()
-    arrived = tl.atomic_add(arrived_ptr + tl.program_id(1), 1, sem="acq_rel", scope="gpu")
+    arrived = tl.atomic_add(
+        arrived_ptr + tl.program_id(1), 1, sem="acq_rel", scope="gpu"
+    )
     if arrived == tl.num_programs(0) - 1:
         best = tl.load(best_ptr + rows, mask=inside, other=0, cache_modifier=".cg")
         winner = 0x7FFFFFFF - (best & 0x7FFFFFFF)

@@ -46,13 +46,13 @@ def w4a4_grouped_gemm(
     NATIVE: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """out[p] = alpha[e] * (a[p // PAIRS_PER_ROW] @ b[e].T) for every pair p of expert e.
+    """out[p] = alpha[e] * (a[p // PAIRS_PER_ROW] @ b[e].T), e the expert of pair p.
 
     A pair is a (token, choice) number in [0, pair_count). Grid: (tiles of N, blocks of
-    sorted pairs); blocks beyond num_tokens_post_padded stop at once. A block of expert -1
-    (an expert of another rank) writes zeros. WEIGHTED multiplies by pair_weight[p].
-    n_blocks and out_units count 16 elements, b_expert_units 16 bytes, scale_expert_units
-    tiles of 512 bytes.
+    sorted pairs); blocks beyond num_tokens_post_padded stop at once. A block of expert
+    -1 (an expert of another rank) writes zeros. WEIGHTED multiplies by pair_weight[p].
+    n_blocks and out_units count 16 elements, b_expert_units 16 bytes,
+    scale_expert_units tiles of 512 bytes.
     """
     block = tl.program_id(1)
     if block * BLOCK_M >= tl.load(num_tokens_post_padded_ptr):

@@ -21,8 +21,8 @@ mov.b32 $0, {b0, b1, b2, b3};
 def divide(numerator, denominator, reciprocal):
     """numerator / denominator, exact where the quotient is representable.
 
-    One correction step after the approximate quotient: a value half-way between two codes
-    must stay half-way, or rounding to even goes wrong.
+    One correction step after the approximate quotient: a value half-way between two
+    codes must stay half-way, or rounding to even goes wrong.
     """
     quotient = numerator * reciprocal
     excess = tl.fma(quotient, denominator, -numerator)  # this way round -0.0 stays -0.0
@@ -47,7 +47,7 @@ def pack_e2m1(value, ROWS: tl.constexpr, K: tl.constexpr, NATIVE: tl.constexpr):
     """uint8 [ROWS, K/2] of float32 [ROWS, K]; the even column is the low nibble."""
     low, high = value.reshape(ROWS, K // 2, 2).split()
     if NATIVE:
-        return tl.inline_asm_elementwise(
+        packed = tl.inline_asm_elementwise(
             _PACK_E2M1,
             "=r,r,r,r,r,r,r,r,r",
             [low, high],
@@ -56,7 +56,8 @@ def pack_e2m1(value, ROWS: tl.constexpr, K: tl.constexpr, NATIVE: tl.constexpr):
             pack=4,
         )
     else:
-        return (e2m1_code(low) | (e2m1_code(high) << 4)).to(tl.uint8)
+        packed = (e2m1_code(low) | (e2m1_code(high) << 4)).to(tl.uint8)
+    return packed
 
 
 @triton.jit
@@ -66,11 +67,11 @@ def quantize_tile(
     """Codes uint8 [ROWS, K/2] and scales float8_e4m3 [ROWS, K/16] of float32 [ROWS, K].
 
     scale = round(global_scale * amax / 6), at most 448; code = round(value *
-    global_scale / scale). A NaN makes the scale of its block NaN. global_scale: float32,
-    a scalar or [ROWS, 1].
+    global_scale / scale). A NaN makes the scale of its block NaN. global_scale:
+    float32, a scalar or [ROWS, 1].
     """
     blocks = value.reshape(ROWS, K // 16, 16)
-    # Sizes order as their bits do, with NaN above infinity: an integer maximum keeps NaN.
+    # Sizes order as their bits do, NaN above infinity: an integer maximum keeps NaN.
     size = tl.max(tl.abs(blocks).to(tl.int32, bitcast=True), axis=2)
     scale = size.to(tl.float32, bitcast=True) * global_scale
     scale = divide(scale, 6.0, 1.0 / 6.0)
@@ -147,8 +148,8 @@ def quantize(
     """NVFP4 of x [M, K], or of silu(gate) * up for x [M, 2 K] when GATED.
 
     Grid: (tiles of M, tiles of K). The gated product is rounded to the type of x first,
-    as the unfused kernels do. PER_EXPERT takes global_scale[expert[m]], 1 for expert -1.
-    x_units and code_units: row strides in 8 elements and in 16 bytes.
+    as the unfused kernels do. PER_EXPERT takes global_scale[expert[m]], 1 for expert
+    -1. x_units and code_units: row strides in 8 elements and in 16 bytes.
     """
     k_size = k_blocks * 16
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)

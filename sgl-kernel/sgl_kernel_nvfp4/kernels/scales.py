@@ -6,7 +6,6 @@ the same layout; they call it swizzled or interleaved.
 """
 
 import triton
-import triton.language as tl
 
 
 @triton.jit

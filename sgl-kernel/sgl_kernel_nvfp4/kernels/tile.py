@@ -25,9 +25,9 @@ def w4a4_tile(
 ):
     """float32 [BLOCK_M, BLOCK_N]: A @ B.T over [k_begin, k_end).
 
-    The pointers are those of K = 0, from ``operand_pointers``. Their rows exist, so only
-    K is masked, and only where BLOCK_K does not divide it: codes by 16-byte words, scales
-    by 4-byte words. What lies between K and the end of a word must be zero.
+    The pointers are those of K = 0, from ``operand_pointers``. Their rows exist, so
+    only K is masked, and only where BLOCK_K does not divide it: codes by 16-byte words,
+    scales by 4-byte words. What lies between K and the end of a word must be zero.
     """
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in tl.range(k_begin, k_end, BLOCK_K, num_stages=STAGES):

@@ -7,9 +7,10 @@ from sgl_kernel_nvfp4.kernels.gemm import tile_coordinates
 from sgl_kernel_nvfp4.kernels.scales import scale_offsets, scale_step
 from sgl_kernel_nvfp4.kernels.split import reduce_splits, split_range
 
-# Four bytes hold the e2m1 codes of eight elements. Every 16-bit lane gets a code's sign at
-# bit 15 and its other bits at the lowest exponent bits of the format, so that it reads as
-# the value times the format's least power of two: exponent 0 is subnormal in all three.
+# Four bytes hold the e2m1 codes of eight elements. Every 16-bit lane gets a code's sign
+# at bit 15 and its other bits at the lowest exponent bits of the format, so that it
+# reads as the value times the format's least power of two: exponent 0 is subnormal in
+# all three.
 _SPREAD = """
 {{
 .reg .b32 x, y, s, m;
@@ -36,8 +37,8 @@ lop3.b32 $3, m, {mask}, s, 0xEA;
 _TO_BFLOAT16 = tl.constexpr(_SPREAD.format(low=6, high=2, mask="0x01C001C0"))
 _TO_FLOAT16 = tl.constexpr(_SPREAD.format(low=9, high=5, mask="0x0E000E00"))
 
-# The codes come out times 2**-126 or 2**-14. As much of that as the format can carry for
-# a scale of 448 is put into the scale; the rest is left to the accumulator.
+# The codes come out times 2**-126 or 2**-14. As much of that as the format can carry
+# for a scale of 448 is put into the scale; the rest is left to the accumulator.
 _BFLOAT16_SCALE = tl.constexpr(2.0**100)
 _BFLOAT16_REST = tl.constexpr(2.0**26)
 _FLOAT16_SCALE = tl.constexpr(2.0**7)
@@ -64,7 +65,14 @@ def weight_tile(codes, scale, dtype: tl.constexpr, ROWS: tl.constexpr, K: tl.con
 
 
 @triton.jit(
-    do_not_specialize=["m_size", "n_blocks", "k_blocks", "x_units", "b_units", "out_units"]
+    do_not_specialize=[
+        "m_size",
+        "n_blocks",
+        "k_blocks",
+        "x_units",
+        "b_units",
+        "out_units",
+    ]
 )
 def w4a16_gemm(
     x_ptr,

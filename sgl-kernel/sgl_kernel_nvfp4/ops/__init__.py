@@ -1,4 +1,4 @@
-"""The operations, as torch.library custom ops with CUDA, CPU and fake implementations."""
+"""The operations, as torch.library custom ops for CUDA, CPU and fake tensors."""
 
 from sgl_kernel_nvfp4.ops.gemm import gemm, w4a16_gemm
 from sgl_kernel_nvfp4.ops.head import argmax_head

@@ -18,7 +18,7 @@ def check_operands(
     b_scale: torch.Tensor,
     alpha: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The operands of a W4A4 product as the kernels need them: a [M, K/2], b [N, K/2]."""
+    """Operands of a W4A4 product as the kernels need them: a [M, K/2], b [N, K/2]."""
     checks.same_device("gemm", a, a_scale, b, b_scale, alpha)
     a = checks.codes(a.reshape(-1, a.shape[-1]), "a")
     b = checks.codes(b, "b")
@@ -44,9 +44,7 @@ def check_out_type(out_dtype: torch.dtype) -> None:
     )
 
 
-@torch.library.custom_op(
-    "sgl_kernel_nvfp4::gemm", mutates_args=(), device_types="cuda"
-)
+@torch.library.custom_op("sgl_kernel_nvfp4::gemm", mutates_args=(), device_types="cuda")
 def gemm(
     a: torch.Tensor,
     a_scale: torch.Tensor,
@@ -57,14 +55,13 @@ def gemm(
 ) -> torch.Tensor:
     """alpha * a @ b.T of two NVFP4 matrices: [..., N] in out_dtype.
 
-    a: uint8 codes [..., K/2]; b: uint8 codes [N, K/2]; N and K multiples of 16. Tails of
-    a tile are masked. Rows that are no multiple of 16 bytes (K % 32 == 16) are copied
-    into padded ones; ``pad_codes`` does that to a weight once.
-    a_scale, b_scale: float8_e4m3fn (or uint8) block scales in the 128x4 layout,
-    [round_up(rows, 128), round_up(K/16, 4)], zero beyond K/16.
-    alpha: float32, one element: the product of the two float32 scales.
-    Accumulates in float32; the same input gives the same bits on every run.
-    Raises ValueError for any other shape, type or layout.
+    a: uint8 codes [..., K/2]; b: uint8 codes [N, K/2]; N and K multiples of 16. Tails
+    of a tile are masked. Rows that are no multiple of 16 bytes (K % 32 == 16) are
+    copied into padded ones; ``pad_codes`` does that to a weight once. a_scale, b_scale:
+    float8_e4m3fn (or uint8) block scales in the 128x4 layout, [round_up(rows, 128),
+    round_up(K/16, 4)], zero beyond K/16. alpha: float32, one element: the product of
+    the two float32 scales. Accumulates in float32; the same input gives the same bits
+    on every run. Raises ValueError for any other shape, type or layout.
     """
     check_out_type(out_dtype)
     lead = a.shape[:-1]
@@ -78,9 +75,7 @@ def gemm(
             launches.partial_floats(m, n, config),
             launches.gemm_tiles(m, n, config) if config.split_k > 1 else 1,
         )
-        launches.w4a4_gemm(
-            a, a_scale, b, b_scale, alpha, out, k, config, scratch
-        ).run()
+        launches.w4a4_gemm(a, a_scale, b, b_scale, alpha, out, k, config, scratch).run()
     return out.reshape(*lead, n)
 
 
@@ -107,8 +102,9 @@ def w4a16_gemm(
 ) -> torch.Tensor:
     """alpha * x @ b.T for float16 or bfloat16 x [..., K]: [..., N] in the type of x.
 
-    b, b_scale, alpha as in ``gemm``; alpha is the float32 scale of the weight alone. The
-    activations enter the tensor cores as they are. Made for M up to 64; more rows work.
+    b, b_scale, alpha as in ``gemm``; alpha is the float32 scale of the weight alone.
+    The activations enter the tensor cores as they are. Made for M up to 64; more rows
+    work.
     """
     lead, k = x.shape[:-1], x.shape[-1]
     rows, b, b_scale, alpha = _check_w4a16(x, b, b_scale, alpha)

@@ -25,9 +25,9 @@ def argmax_head(
 
     Arguments as in ``gemm``, with b the lm_head, [vocabulary, K/2]. The logits are
     float32 and never stored. Ties go to the lower index and NaN counts as the greatest,
-    as in ``torch.argmax``. first_index: where this rank's part of the vocabulary begins;
-    ranks combine their pairs by the greatest value, then the lowest index.
-    Made for M up to 64; every further 64 rows read b once more.
+    as in ``torch.argmax``. first_index: where this rank's part of the vocabulary
+    begins; ranks combine their pairs by the greatest value, then the lowest index. Made
+    for M up to 64; every further 64 rows read b once more.
     """
     a, a_scale, b, b_scale, alpha = check_operands(a, a_scale, b, b_scale, alpha)
     m, n, k = a.shape[0], b.shape[0], a.shape[1] * 2

@@ -1,7 +1,7 @@
 """Mixture-of-experts ops on SGLang's sorted-token layout.
 
-``moe_align_block_size`` of SGLang makes that layout: sorted_token_ids, int32, numbers of
-(token, choice) pairs ordered by expert and padded with the number of pairs to whole
+``moe_align_block_size`` of SGLang makes that layout: sorted_token_ids, int32, numbers
+of (token, choice) pairs ordered by expert and padded with the number of pairs to whole
 blocks; expert_ids, int32, one for each block, -1 for experts of other ranks;
 num_tokens_post_padded, int32 [1]. ``policy.moe_block_m`` gives the block size to use.
 """
@@ -112,8 +112,7 @@ def _check_grouped(
         "[experts, N, K/2]",
     )
     checks.require(
-        topk_ids.dim() == 2
-        and a.shape[0] in (topk_ids.shape[0], topk_ids.numel()),
+        topk_ids.dim() == 2 and a.shape[0] in (topk_ids.shape[0], topk_ids.numel()),
         f"a has {a.shape[0]} rows; topk_ids {list(topk_ids.shape)} needs one for each "
         "token or one for each pair",
     )
@@ -189,7 +188,8 @@ def _(
 def combine(pairs: torch.Tensor, top_k: int, factor: float = 1.0) -> torch.Tensor:
     """[tokens, N]: factor times the sum of each token's top_k rows of pairs, in order.
 
-    pairs: [tokens * top_k, N], float16 or bfloat16, N a multiple of 16. Adds in float32.
+    pairs: [tokens * top_k, N], float16 or bfloat16, N a multiple of 16. Adds in
+    float32.
     """
     rows = checks.values(pairs, "pairs")
     _check_top_k(rows, top_k)
@@ -239,8 +239,8 @@ def moe(
 ) -> torch.Tensor:
     """The routed experts of one layer: [tokens, hidden] in the type of x.
 
-    x: float16 or bfloat16 [tokens, hidden]. w13: codes [experts, 2 I, hidden/2], up rows
-    first unless gate_first; w2: codes [experts, hidden, I/2]; scales as in
+    x: float16 or bfloat16 [tokens, hidden]. w13: codes [experts, 2 I, hidden/2], up
+    rows first unless gate_first; w2: codes [experts, hidden, I/2]; scales as in
     ``grouped_gemm``. w13_alpha, w2_alpha: float32 [experts], SGLang's g1_alphas and
     g2_alphas. w13_global_scale: float32 [1], 1 / input scale. w2_global_scale: the same
     for the product, [1] or [experts]. topk_weights: float32 [tokens, top_k].
@@ -260,9 +260,7 @@ def moe(
     experts = None
     if w2_global_scale.numel() > 1:
         experts = topk_ids.reshape(-1).to(torch.int32)
-    codes, scale = silu_and_mul_quantize(
-        hidden, w2_global_scale, experts, gate_first
-    )
+    codes, scale = silu_and_mul_quantize(hidden, w2_global_scale, experts, gate_first)
     pairs = grouped_gemm(
         codes,
         scale,

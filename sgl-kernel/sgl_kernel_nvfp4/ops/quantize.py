@@ -1,8 +1,8 @@
 """Quantisation ops. All take M >= 0 rows and K a multiple of 16.
 
 Codes come back uint8 [..., round_up(K, 32) / 2], rows padded with zeros; scales
-float8_e4m3fn, [round_up(M, 128), round_up(K / 16, 4)] swizzled, with zeros in the padding
-columns and anything in the padding rows, or [M, K / 16] if not ``swizzled``.
+float8_e4m3fn, [round_up(M, 128), round_up(K / 16, 4)] swizzled, with zeros in the
+padding columns and anything in the padding rows, or [M, K / 16] if not ``swizzled``.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def quantize(
 
     global_scale: float32, one element, the factor applied to x before the block scales,
     as in FlashInfer's ``fp4_quantize``; SGLang's ``layer.input_scale_inv``.
-    scale = e4m3(min(global_scale * amax / 6, 448)), code = e2m1(x * global_scale / scale)
-    with ties to even. Infinities saturate; a NaN makes its block's scale NaN.
+    scale = e4m3(min(global_scale * amax / 6, 448)), code = e2m1(x * global_scale /
+    scale) with ties to even. Infinities saturate; a NaN makes its block's scale NaN.
     Raises ValueError for other types or K.
     """
     return _quantize_cuda(x, global_scale, None, False, True, swizzled)

@@ -1,12 +1,13 @@
-"""Choose a config: a tuned line, else a rule; and the split of K that fills the device."""
+"""Choose a config: a tuned line, else a rule and the split of K that fills a device."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sgl_kernel_nvfp4.config import Device, GemmConfig, QuantizeConfig
-from sgl_kernel_nvfp4.policy.table import MAX_SPLIT, Table, load_table
+from sgl_kernel_nvfp4.policy.table import MAX_SPLIT, Rule, Table, load_table
 
 SPLITS = (1, 2, 4, 8)
 RESERVED_SHARED_BYTES = 1024
@@ -47,8 +48,20 @@ def choose_split(
     return min((s for s in SPLITS if s <= min(steps, max_split)), key=cost)
 
 
-def _fits(config: GemmConfig, kernel: str, device: Device) -> bool:
-    return config.shared_bytes(kernel) <= device.shared_per_block
+def _usable_rules(
+    kernel: str, m: int, k: int, device: Device, table: Table, block_m: int
+) -> Iterator[Rule]:
+    """Rules that fit, best first: those made for M, then greater tiles of rows."""
+    fitting = [
+        rule
+        for rule in table.rules(kernel, device)
+        if k % rule.k_multiple == 0
+        and block_m in (0, rule.config.block_m)
+        and rule.config.shared_bytes(kernel) <= device.shared_per_block
+    ]
+    if not block_m:
+        yield from (rule for rule in fitting if rule.applies(m, k))
+    yield from sorted(fitting, key=lambda rule: -rule.config.block_m)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -56,21 +69,18 @@ def _choose(
     kernel: str, m: int, n: int, k: int, device: Device, table: Table, block_m: int
 ) -> GemmConfig:
     tuned = table.tuned_config(kernel, m, n, k, device)
-    if tuned and _fits(tuned, kernel, device) and block_m in (0, tuned.block_m):
+    if (
+        tuned
+        and tuned.shared_bytes(kernel) <= device.shared_per_block
+        and block_m in (0, tuned.block_m)
+    ):
         return replace(tuned, native=device.has_fp4_mma)
-    for rule in table.rules(kernel, device):
+    for rule in _usable_rules(kernel, m, k, device, table, block_m):
         config = replace(rule.config, native=device.has_fp4_mma)
-        if block_m and config.block_m != block_m:
-            continue
-        if (block_m or rule.applies(m, k)) and _fits(config, kernel, device):
-            if block_m and k % rule.k_multiple:
-                continue
-            if kernel in SPLIT_KERNELS:
-                split = choose_split(
-                    config, kernel, m, n, k, device, rule.max_split
-                )
-                config = replace(config, split_k=split)
-            return config
+        if kernel in SPLIT_KERNELS:
+            split = choose_split(config, kernel, m, n, k, device, rule.max_split)
+            config = replace(config, split_k=split)
+        return config
     raise ValueError(
         f"no config of {kernel} for M={m}, N={n}, K={k} fits a block with "
         f"{device.shared_per_block} bytes of shared memory"

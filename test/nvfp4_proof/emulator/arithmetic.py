@@ -24,7 +24,7 @@ def truncated_divide(x: Array, y: Array) -> Array:
 
 
 def exact(function: np.ufunc) -> Callable[..., Array]:
-    """``function`` with its own number of operands; a ufunc takes one more as output."""
+    """``function`` with its own number of operands: one more would be its output."""
 
     def call(*operands: Array) -> Array:
         if len(operands) != function.nin:
@@ -126,6 +126,7 @@ def arithmetic(batch: Batch, instruction: Instruction) -> None:
     table = INTEGER if kind in INTEGER_KINDS else FLOAT
     result = _compute(batch, instruction, table[instruction.name], kind)
     batch.write(instruction.operands[0], result, batch.active(instruction))
+    return None
 
 
 def _wide(batch: Batch, instruction: Instruction, kind: str) -> None:
@@ -246,7 +247,7 @@ def three_input_logic(batch: Batch, instruction: Instruction) -> None:
 
 @executes("prmt")
 def permute_bytes(batch: Batch, instruction: Instruction) -> None:
-    """Byte i of the result is byte (selector nibble i) & 7 of b:a; bit 3 takes its sign."""
+    """Byte i is byte (selector nibble i) & 7 of b:a; bit 3 of it asks for its sign."""
     destination, a, b, selector = instruction.operands
     low, high = (batch.bits(operand, 32).astype(np.uint64) for operand in (a, b))
     pool = low | (high << np.uint64(32))

@@ -31,7 +31,7 @@ class AsyncCopy:
     values: Array
     active: Array | None
 
-    def select(self, chosen: Array) -> "AsyncCopy":
+    def select(self, chosen: Array) -> AsyncCopy:
         active = None if self.active is None else rows(self.active, chosen)
         return AsyncCopy(rows(self.addresses, chosen), self.values[chosen], active)
 
@@ -80,7 +80,7 @@ class Batch:
     def shape(self) -> tuple[int, int]:
         return self.size, self.program.threads
 
-    def select(self, chosen: Array) -> "Batch":
+    def select(self, chosen: Array) -> Batch:
         """The part of this batch with the chosen blocks."""
         part = Batch(
             self.program,

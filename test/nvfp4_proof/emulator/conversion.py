@@ -50,7 +50,9 @@ def _decode(batch: Batch, operand: str, kind: str) -> Array:
     return DECODE[kind](batch.bits(operand, 32 if kind == "f32" else 16))
 
 
-def _convert_pair(batch: Batch, instruction: Instruction, to: str, source: str) -> Array:
+def _convert_pair(
+    batch: Batch, instruction: Instruction, to: str, source: str
+) -> Array:
     """Conversions of two values; the first source is the upper half of the result."""
     sources = instruction.operands[1:]
     if source == "f32":

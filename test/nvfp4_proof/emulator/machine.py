@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from sgl_kernel_nvfp4.launch import Launch
 
 from nvfp4_proof.compiler import Compiled
 from nvfp4_proof.emulator import arithmetic, conversion, transfer, warp
@@ -20,6 +19,7 @@ from nvfp4_proof.emulator.batch import Batch, EmulationError, Unsupported
 from nvfp4_proof.emulator.memory import GlobalMemory, MemoryFault, SharedMemory
 from nvfp4_proof.emulator.parse import Instruction, Program, parse
 from nvfp4_proof.emulator.registry import executes, executor
+from sgl_kernel_nvfp4.launch import Launch
 
 EXECUTOR_MODULES = (arithmetic, conversion, transfer, warp)
 
@@ -45,6 +45,9 @@ class Schedule:
     blocks: tuple[tuple[int, int, int], ...] | None = None
 
 
+DEFAULT_SCHEDULE = Schedule()
+
+
 @executes("bar.sync", "barrier.sync")
 def barrier(batch: Batch, instruction: Instruction) -> None:
     batch.shared.barrier()
@@ -67,7 +70,9 @@ class Machine:
             for i in self.program.instructions
         ]
 
-    def run(self, launch: Launch, schedule: Schedule = Schedule()) -> GlobalMemory:
+    def run(
+        self, launch: Launch, schedule: Schedule = DEFAULT_SCHEDULE
+    ) -> GlobalMemory:
         """Run ``launch`` in place: tensors change as the device would change them."""
         memory = GlobalMemory()
         parameters = []

@@ -65,7 +65,9 @@ class GlobalMemory:
         """Take the bytes of all tensors; call once, after the last ``add``."""
         self.data = np.zeros(self._size, np.uint8)
         self.flags = np.zeros(self._size, np.uint8)
-        for (offset, extent, tensor), readable in zip(self.tensors, self._readable):
+        for (offset, extent, tensor), readable in zip(
+            self.tensors, self._readable, strict=True
+        ):
             self.data[offset : offset + extent] = tensor.numpy()
             self.flags[offset : offset + extent] = READABLE if readable else MAPPED
 
@@ -87,7 +89,9 @@ class GlobalMemory:
             raise MemoryFault(f"{what}: global address not aligned to {width}")
         return offsets // width
 
-    def load(self, addresses: Array, width: int, active: Array | None, what: str) -> Array:
+    def load(
+        self, addresses: Array, width: int, active: Array | None, what: str
+    ) -> Array:
         """uint8 [C, T, width]; threads that are not active get zeros."""
         shape = addresses.shape
         if active is not None:
@@ -137,7 +141,7 @@ def _gather_flags(flags: Array, index: Array, width: int, flag: int) -> Array:
 
 
 class SharedMemory:
-    """Shared memory of C blocks: bytes, which of them are written, and who touched them.
+    """Shared memory of C blocks: bytes, which are written, and who touched them.
 
     A granule is the width of the narrowest store. Between two barriers (an epoch) a
     granule that one warp writes may not be read or written by another: that is a race.
@@ -158,7 +162,7 @@ class SharedMemory:
         self.read_tags = np.zeros(granules, np.int32)
         self.epoch = 1
 
-    def select(self, chosen: Array) -> "SharedMemory":
+    def select(self, chosen: Array) -> SharedMemory:
         """The memory of some of the blocks."""
         part = SharedMemory(len(chosen), self.size, self.granule, self.check_races)
         for name in ("data", "written", "write_tags", "read_tags"):
@@ -199,7 +203,9 @@ class SharedMemory:
         first = index * width // self.granule
         return first[:, None] + np.arange(count)
 
-    def load(self, addresses: Array, width: int, active: Array | None, what: str) -> Array:
+    def load(
+        self, addresses: Array, width: int, active: Array | None, what: str
+    ) -> Array:
         """uint8 [C, T, width]; threads that are not active get zeros."""
         index, tags = self._index(addresses, width, active, what)
         if not _gather_flags(self.written, index, width, 1).all():
@@ -248,7 +254,8 @@ class SharedMemory:
         reader = self.read_tags[granules]
         mine = np.where((reader >= now) & (reader != tags), now + self.MANY, tags)
         self.read_tags[granules] = mine
-        # Warps that read the same granule in this very instruction overwrote each other.
+        # Warps that read the same granule in this very instruction overwrote each
+        # other.
         lost = self.read_tags[granules] != mine
         if lost.any():
             self.read_tags[granules[lost]] = now + self.MANY

@@ -49,7 +49,7 @@ def encode_e2m1(values: Array) -> Array:
     size = np.abs(values)
     code = np.zeros(values.shape, np.uint8)
     for middle, tie_goes_up in zip(
-        (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0), (0, 1, 0, 1, 0, 1, 0)
+        (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0), (0, 1, 0, 1, 0, 1, 0), strict=True
     ):
         code += (size >= middle) if tie_goes_up else (size > middle)
     code |= np.signbit(values).astype(np.uint8) << 3

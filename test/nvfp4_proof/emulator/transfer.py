@@ -117,7 +117,9 @@ def atomic(batch: Batch, instruction: Instruction) -> None:
     width = int(kind[1:])
     destination, target, source = instruction.operands
     addresses = address(batch, target, 64)
-    values = batch.everywhere(batch.bits(source, width)).view(f"{_sign(kind)}{width // 8}")
+    values = batch.everywhere(batch.bits(source, width)).view(
+        f"{_sign(kind)}{width // 8}"
+    )
     active = batch.active(instruction)
     chosen = batch.everywhere(np.True_ if active is None else active)
     old = np.zeros(batch.shape, UNSIGNED[width])

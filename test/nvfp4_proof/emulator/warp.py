@@ -1,8 +1,8 @@
 """Instructions in which the 32 threads of a warp work together.
 
 Fragment layouts are those of the PTX ISA, "Matrix fragments for mma". With lane =
-4 * group + member, an A register holds row group (+ 8 for odd registers) and the columns
-of member; a B register holds column group and the rows of member.
+4 * group + member, an A register holds row group (+ 8 for odd registers) and the
+columns of member; a B register holds column group and the rows of member.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def shuffle(batch: Batch, instruction: Instruction) -> None:
 def _row_addresses(batch: Batch, operand: str, matrices: int) -> tuple[Array, Array]:
     """Addresses of matrix rows, and the threads that hold one: 8 lanes a matrix."""
     addresses = address(batch, operand, 32)
-    holds = batch.everywhere((np.arange(batch.program.threads) % 32 < 8 * matrices)[None])
+    holds = batch.everywhere(
+        (np.arange(batch.program.threads) % 32 < 8 * matrices)[None]
+    )
     return addresses, holds
 
 
@@ -101,7 +103,8 @@ def matrix_a(fragments: Array, kind: str) -> Array:
     values = _elements(fragments, kind)
     blocks, warps, group, member, _, elements = values.shape
     values = values.reshape(blocks, warps, group, member, 2, 2, elements)
-    # [.., group, member, k half, row half, element] to [.., row half, group, k half, ...]
+    # [.., group, member, k half, row half, element] to [.., row half, group, k half,
+    # ...]
     values = values.transpose(0, 1, 5, 2, 4, 3, 6)
     return values.reshape(blocks, warps, 16, 8 * elements)
 
@@ -109,7 +112,7 @@ def matrix_a(fragments: Array, kind: str) -> Array:
 def matrix_b(fragments: Array, kind: str) -> Array:
     """float32 [C, warps, 8 columns, K] of the two registers of B."""
     values = _elements(fragments, kind)
-    blocks, warps, group, member, _, elements = values.shape
+    blocks, warps, _group, _member, _, elements = values.shape
     values = values.transpose(0, 1, 2, 4, 3, 5)
     return values.reshape(blocks, warps, 8, 8 * elements)
 
@@ -155,7 +158,7 @@ def multiply(batch: Batch, instruction: Instruction) -> None:
     # [C, warps, 16, 8] to [C, warps, group, member, row half, element]
     product = product.reshape(batch.size, -1, 2, 8, 4, 2).transpose(0, 1, 3, 4, 2, 5)
     active = batch.active(instruction)
-    for number, (register, addend) in enumerate(zip(destinations, c)):
+    for number, (register, addend) in enumerate(zip(destinations, c, strict=True)):
         value = product[..., number >> 1, number & 1].reshape(batch.shape)
         with np.errstate(all="ignore"):
             value = value + DECODE["f32"](batch.bits(addend, 32))

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from sgl_kernel_nvfp4.formats import (
     E2M1_VALUES,
     decode_e2m1,
@@ -23,9 +24,7 @@ def test_swizzled_scales_lie_where_the_layout_says(rows, blocks):
     scales = torch.randint(0, 256, (rows, blocks), dtype=torch.uint8)
     swizzled = swizzle_scales(scales)
     flat = swizzled.flatten()
-    row, block = torch.meshgrid(
-        torch.arange(rows), torch.arange(blocks), indexing="ij"
-    )
+    row, block = torch.meshgrid(torch.arange(rows), torch.arange(blocks), indexing="ij")
     tile = (row // 128) * -(-blocks // 4) + block // 4
     offset = tile * 512 + (row % 32) * 16 + (row % 128 // 32) * 4 + block % 4
     assert torch.equal(flat[offset], scales)

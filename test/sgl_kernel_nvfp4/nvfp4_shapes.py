@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+
 from nvfp4_proof.cases import (
     Case,
     argmax_case,
@@ -37,9 +38,7 @@ EXPERTS, TOP_K = 8, 2
 
 def config(kernel: str, m: int, n: int, k: int, block_m: int = 0) -> GemmConfig:
     """What the table gives an RTX PRO 6000."""
-    return choose_gemm(
-        kernel, m, n, round_up(k, 32), RTX_PRO_6000, block_m=block_m
-    )
+    return choose_gemm(kernel, m, n, round_up(k, 32), RTX_PRO_6000, block_m=block_m)
 
 
 def gemm(m: int, n: int, k: int) -> Case:
@@ -89,9 +88,7 @@ def quantize_portable(m: int, n: int, k: int) -> Case:
 
 def silu_and_mul(m: int, n: int, k: int) -> Case:
     chosen = choose_quantize(m, k, RTX_PRO_6000)
-    return quantize_case(
-        m, k, chosen, gated=True, gate_first=False, per_expert=True
-    )
+    return quantize_case(m, k, chosen, gated=True, gate_first=False, per_expert=True)
 
 
 def rmsnorm(m: int, n: int, k: int) -> Case:

@@ -1,10 +1,16 @@
 """Every kernel, in the interpreter and as compiled, against float64."""
 
 import pytest
-from nvfp4_proof.run import WAYS, run
-from shapes import KERNELS, SHAPES
+from nvfp4_shapes import KERNELS, SHAPES
 
-ROWS = {(208, 1040): (1, 17, 65), (48, 80): (16, 33), (128, 2048): (5,), (2048, 64): (2,)}
+from nvfp4_proof.run import WAYS, run
+
+ROWS = {
+    (208, 1040): (1, 17, 65),
+    (48, 80): (16, 33),
+    (128, 2048): (5,),
+    (2048, 64): (2,),
+}
 
 
 @pytest.mark.parametrize("way", WAYS)
