@@ -18,6 +18,7 @@ from local_server.config import ServerConfig
 
 POLL_SECONDS = 0.2
 STOP_SECONDS = 20.0
+KILL_SECONDS = 5.0
 TAIL_LINES = 40
 
 # Loopback is never behind a proxy, whatever the environment says.
@@ -99,13 +100,9 @@ class LocalServer:
         """Stop the server and every process that it started; returns when all ended."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-        deadline = time.monotonic() + STOP_SECONDS
-        while self._group_lives() and time.monotonic() < deadline:
-            self.process.poll()
-            time.sleep(0.05)
-        if self._group_lives():
+        if not self._group_ends_within(STOP_SECONDS):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+            self._group_ends_within(KILL_SECONDS)
 
     def tail(self, lines: int = TAIL_LINES) -> str:
         """Return the last lines of the log."""
@@ -123,12 +120,16 @@ class LocalServer:
     ) -> None:
         self.stop()
 
-    def _group_lives(self) -> bool:
-        try:
-            os.killpg(self.process.pid, 0)
-        except ProcessLookupError:
-            return False
-        return True
+    def _group_ends_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.process.poll()
+            try:
+                os.killpg(self.process.pid, 0)
+            except ProcessLookupError:
+                return True
+            time.sleep(0.05)
+        return False
 
     def _message(self, what: str) -> str:
         return (
