@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -101,7 +102,8 @@ class LocalServer:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         if not self._group_ends_within(STOP_SECONDS):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
             self._group_ends_within(KILL_SECONDS)
 
     def tail(self, lines: int = TAIL_LINES) -> str:
