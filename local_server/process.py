@@ -61,7 +61,7 @@ class LocalServer:
 
     def wait(
         self,
-        timeout: float = 300.0,
+        timeout: float = 900.0,
         progress: Callable[[str], object] = lambda line: None,
     ) -> LocalServer:
         """Wait until the server answers.
