@@ -30,8 +30,7 @@ def needs_sampler(batch) -> bool:
         not info.is_all_greedy
         or batch.has_grammar
         or info.logit_bias is not None
-        or info.acc_additive_penalties is not None
-        or info.acc_scaling_penalties is not None
+        or info.draft_path_penalties is not None
         or get_spec().speculative_use_rejection_sampling
     )
 

@@ -155,7 +155,7 @@ VERIFY_ROWS = (
 )
 
 PATCH = Patch(
-    number=920,
+    number=650,
     title="[Fix] Apply penalties exactly in EAGLE verify",
     message="""\
 With speculation, `repetition_penalty`, `frequency_penalty`, `presence_penalty` and
