@@ -29,7 +29,6 @@ SHAPES = (
     (2048, 64),  # Qwen3.5-35B w2, TP8
     (512, 128),  # K of Qwen3.5-397B w2, TP8
     (256, 4096),  # Qwen3.5-397B w13, TP8
-    (320, 2176),  # K of Qwen3.5-27B down, TP8
 )
 """(N, K)."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 
 REGISTER_BITS = {"pred": 1, "b8": 8, "b16": 16, "b32": 32, "b64": 64}
 FLOAT_AS_BITS = {"f32": "b32", "f64": "b64", "u32": "b32", "u64": "b64", "s32": "b32"}
@@ -30,12 +31,12 @@ class Instruction:
     guard_negated: bool = False
     index: int = 0
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The opcode up to its first dot."""
         return self.opcode.split(".", 1)[0]
 
-    @property
+    @cached_property
     def modifiers(self) -> list[str]:
         return self.opcode.split(".")[1:]
 
