@@ -34,7 +34,7 @@ NESTED_SCHEMA = {
     "required": ["side", "flags"],
 }
 
-NESTED_START = re.compile(r'\s*{\s*"side"\s*:\s*"(left|right)"\s*,\s*"flags"\s*:\s*\[')
+NESTED_START = re.compile(r'\s*{\s*"side"\s*:\s*"(left|right)"\s*(,|$)')
 
 Sampling = dict[str, Any] | Callable[[Completion], dict[str, Any]]
 Check = Callable[[Completion, Completion], bool]
