@@ -1,0 +1,123 @@
+"""transformers on an NVFP4 checkpoint, quantising as the checkpoint says.
+
+Nothing here is the code under test: compressed-tensors unpacks the weights and rounds
+activations to e2m1, and transformers computes in float32.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
+from compressed_tensors.quantization.quant_args import FP4_E2M1_DATA
+from tiny_qwen.checkpoint import Checkpoint
+from torch import Tensor, nn
+
+from harness.reference import Reference
+
+BLOCK = 16
+E2M1_MAX, E4M3_MAX = 6.0, 448.0
+
+SCALE_SUFFIXES = (
+    *(".weight_scale", ".weight_scale_2", ".input_scale"),
+    *(".weight_global_scale", ".input_global_scale"),
+)
+
+
+class QuantizedReference(Reference):
+    """``Reference`` for a quantised checkpoint.
+
+    Args:
+        folder: the quantised checkpoint, in either layout.
+        out: an empty folder, for the weights as float32.
+    """
+
+    def __init__(self, folder: Path, out: Path):
+        checkpoint = Checkpoint.read(folder)
+        dequantized(checkpoint).write(out)
+        super().__init__(str(out))
+        self.folder = str(folder)
+        scales = input_scales(checkpoint)
+        quantize_activations(self.model, scales)
+        assert scales, "no module quantises its input"
+
+
+def dequantized(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint with float32 weights, and without a word of quantisation."""
+    tensors = {}
+    for name, tensor in checkpoint.tensors.items():
+        if tensor.dtype == torch.uint8:
+            module = name.rpartition(".")[0]
+            tensors[f"{module}.weight"] = dequantized_weight(checkpoint, module, tensor)
+        elif not name.endswith(SCALE_SUFFIXES):
+            tensors[name] = tensor
+    config = {**checkpoint.config}
+    del config["quantization_config"]
+    companions = tuple(f for f in checkpoint.companions if "quant" not in f.name)
+    return Checkpoint(config, tensors, companions)
+
+
+def dequantized_weight(checkpoint: Checkpoint, module: str, packed: Tensor) -> Tensor:
+    rows, half = packed.shape
+    values = unpack_fp4_from_uint8(packed, rows, 2 * half, torch.float32)
+    block_scale = checkpoint.tensors[f"{module}.weight_scale"].float()
+    scale = checkpoint.tensors.get(f"{module}.weight_scale_2")
+    if scale is None:
+        scale = 1 / checkpoint.tensors[f"{module}.weight_global_scale"]
+    return values * block_scale.repeat_interleave(BLOCK, dim=1) * scale
+
+
+def input_scales(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The input scale of each module that has one."""
+    scales = {}
+    for name, tensor in checkpoint.tensors.items():
+        module, _, last = name.rpartition(".")
+        if last == "input_scale":
+            scales[module] = tensor
+        elif last == "input_global_scale":
+            scales[module] = 1 / tensor[0]
+    return scales
+
+
+def quantize_activations(model: nn.Module, scales: dict[str, Tensor]) -> None:
+    """Make every module of ``scales`` quantise what it multiplies."""
+    modules = dict(model.named_modules())
+    for name, scale in scales.items():
+        if name.startswith("mtp."):
+            continue  # transformers has no head
+        experts, _, _ = name.partition(".experts.")
+        if experts != name:
+            replace_experts(modules[f"{experts}.experts"], f"{experts}.experts", scales)
+        else:
+            modules[name].register_forward_pre_hook(
+                lambda module, args, scale=scale: (fake_quantized(args[0], scale),)
+            )
+
+
+def replace_experts(module: nn.Module, name: str, scales: dict[str, Tensor]) -> None:
+    def forward(hidden: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+        out = torch.zeros_like(hidden)
+        for expert in range(module.gate_up_proj.shape[0]):
+            token, choice = (top_k_index == expert).nonzero(as_tuple=True)
+            gate_scale = scales[f"{name}.{expert}.gate_proj"]
+            down_scale = scales[f"{name}.{expert}.down_proj"]
+            x = fake_quantized(hidden[token], gate_scale)
+            gate, up = (x @ module.gate_up_proj[expert].T).chunk(2, dim=-1)
+            inner = fake_quantized(nn.functional.silu(gate) * up, down_scale)
+            weight = top_k_weights[token, choice, None]
+            out[token] += inner @ module.down_proj[expert].T * weight
+        return out
+
+    module.forward = forward
+
+
+def fake_quantized(x: Tensor, input_scale: Tensor) -> Tensor:
+    """x as NVFP4 holds it: block scales in e4m3, values in e2m1, in float64."""
+    factor = (1 / input_scale.float()).double()
+    blocks = (x.double() * factor).unflatten(-1, (-1, BLOCK))
+    scale = blocks.abs().amax(-1, keepdim=True) / E2M1_MAX
+    scale = scale.clamp(max=E4M3_MAX).float().to(torch.float8_e4m3fn).double()
+    scaled = torch.where(scale == 0, 0.0, blocks / scale)
+    values = FP4_E2M1_DATA.cast_to_fp4(scaled.clamp(-E2M1_MAX, E2M1_MAX))
+    return (values * scale / factor).flatten(-2).to(x.dtype)
