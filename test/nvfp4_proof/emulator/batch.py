@@ -158,7 +158,9 @@ class Batch:
 
     def everywhere(self, value: Array) -> Array:
         """``value`` with its full shape [C, T]."""
-        return value if value.shape == self.shape else np.broadcast_to(value, self.shape)
+        return (
+            value if value.shape == self.shape else np.broadcast_to(value, self.shape)
+        )
 
 
 def literal(operand: str) -> int:
