@@ -1,6 +1,11 @@
 """Penalties with speculation are those without it."""
 
-from patches.engine.edits import AddImport, Insert, ReplaceStatement
+from patches.engine.edits import (
+    AddImport,
+    Insert,
+    ReplaceExpression,
+    ReplaceStatement,
+)
 from patches.engine.patch import Patch
 from patches.engine.place import Find
 
@@ -154,6 +159,22 @@ VERIFY_ROWS = (
     ),
 )
 
+SAME_ORDER = (
+    ReplaceExpression(
+        file=f"{PENALTIES}/orchestrator.py",
+        scope="BatchedPenalizerOrchestrator.__init__",
+        at=Find("assign", "self.penalizers"),
+        code="""
+        {
+            Penalizer: Penalizer(self)
+            for Penalizer in sorted(
+                penalizers, key=lambda kind: (kind.is_multiplicative, kind.__name__)
+            )
+        }
+        """,
+    ),
+)
+
 PATCH = Patch(
     number=650,
     title="[Fix] Apply penalties exactly in EAGLE verify",
@@ -164,13 +185,15 @@ With speculation, `repetition_penalty`, `frequency_penalty`, `presence_penalty` 
 - before a verify step the penalizers take in one token a request, however many the last
   step committed, so most of the output is never counted;
 - every row of a verify step has the penalties of the first one, as if the drafts before
-  it were not part of the text.
+  it were not part of the text;
+- penalizers are kept in a set of classes, so that in each process another one comes
+  first, and a factor and a term do not commute.
 
 Take in every committed token, and penalise each row with the drafts on its path (a
 chain or a tree). A request that is retracted gets its counts back when it resumes.
 Nothing synchronises the device. Where the overlap schedule runs, the tokens of the step
 in flight are counted one step late, as they are without speculation.
 """,
-    edits=(*PENALIZERS, *COMMITTED_TOKENS, *VERIFY_ROWS),
+    edits=(*PENALIZERS, *COMMITTED_TOKENS, *VERIFY_ROWS, *SAME_ORDER),
     overlay=(DRAFT_PATHS,),
 )

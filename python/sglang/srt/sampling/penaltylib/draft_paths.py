@@ -115,15 +115,11 @@ class DraftPathPenalties:
         counts = token_counts(
             paths, verify_input.draft_token.view(paths.shape[:2]), logits.shape[-1]
         )
-        # Summed before they meet the logits, as without speculation: the order of the
-        # additions shows in the last bit.
-        additive = torch.zeros_like(counts)
         if self.frequency is not None:
-            additive.sub_(self.frequency.accumulated[:, None])
-            additive.sub_(self.frequency.strength[:, None] * counts)
+            rows.sub_(self.frequency.accumulated[:, None])
+            rows.sub_(self.frequency.strength[:, None] * counts)
         if self.presence is not None:
-            additive.sub_(_where_present(counts, self.presence))
-        rows.add_(additive)
+            rows.sub_(_where_present(counts, self.presence))
         if self.repetition is not None:
             scaling = _where_present(counts, self.repetition)
             apply_scaling_penalties(logits, scaling.flatten(0, 1))
