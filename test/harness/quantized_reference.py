@@ -6,6 +6,7 @@ activations to e2m1, and transformers computes in float32.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -38,9 +39,30 @@ class QuantizedReference(Reference):
         dequantized(checkpoint).write(out)
         super().__init__(str(out))
         self.folder = str(folder)
+        self.is_quantizing = True
         scales = input_scales(checkpoint)
-        quantize_activations(self.model, scales)
         assert scales, "no module quantises its input"
+        quantize_activations(self, scales)
+
+    def greatest_loss(self, prompt: Sequence[int], new_tokens: Sequence[int]) -> float:
+        """How far the logit of any new token is below the greatest, at most."""
+        tokens = torch.tensor([[*prompt, *new_tokens]])
+        with torch.inference_mode():
+            logits = self.model(input_ids=tokens).logits[0, len(prompt) - 1 : -1]
+        chosen = logits.gather(-1, tokens[0, len(prompt) :, None])[:, 0]
+        return float((logits.amax(-1) - chosen).max())
+
+    def logprobs_without_activation_quantisation(
+        self, tokens: Sequence[int]
+    ) -> list[float]:
+        self.is_quantizing = False
+        try:
+            return self.logprobs(tokens)
+        finally:
+            self.is_quantizing = True
+
+    def fake_quantized(self, x: Tensor, input_scale: Tensor) -> Tensor:
+        return fake_quantized(x, input_scale) if self.is_quantizing else x
 
 
 def dequantized(checkpoint: Checkpoint) -> Checkpoint:
@@ -80,36 +102,44 @@ def input_scales(checkpoint: Checkpoint) -> dict[str, Tensor]:
     return scales
 
 
-def quantize_activations(model: nn.Module, scales: dict[str, Tensor]) -> None:
+def quantize_activations(
+    reference: QuantizedReference, scales: dict[str, Tensor]
+) -> None:
     """Make every module of ``scales`` quantise what it multiplies."""
-    modules = dict(model.named_modules())
+    modules = dict(reference.model.named_modules())
     for name, scale in scales.items():
         if name.startswith("mtp."):
             continue  # transformers has no head
-        experts, _, _ = name.partition(".experts.")
-        if experts != name:
-            replace_experts(modules[f"{experts}.experts"], f"{experts}.experts", scales)
+        layer, separator, _ = name.partition(".experts.")
+        if separator:
+            replace_experts(reference, modules[f"{layer}.experts"], layer, scales)
         else:
             modules[name].register_forward_pre_hook(
-                lambda module, args, scale=scale: (fake_quantized(args[0], scale),)
+                lambda _, args, scale=scale: (reference.fake_quantized(args[0], scale),)
             )
 
 
-def replace_experts(module: nn.Module, name: str, scales: dict[str, Tensor]) -> None:
+def replace_experts(
+    reference: QuantizedReference,
+    experts: nn.Module,
+    layer: str,
+    scales: dict[str, Tensor],
+) -> None:
+    quantized = reference.fake_quantized
+
     def forward(hidden: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
         out = torch.zeros_like(hidden)
-        for expert in range(module.gate_up_proj.shape[0]):
+        for expert in range(experts.gate_up_proj.shape[0]):
             token, choice = (top_k_index == expert).nonzero(as_tuple=True)
-            gate_scale = scales[f"{name}.{expert}.gate_proj"]
-            down_scale = scales[f"{name}.{expert}.down_proj"]
-            x = fake_quantized(hidden[token], gate_scale)
-            gate, up = (x @ module.gate_up_proj[expert].T).chunk(2, dim=-1)
-            inner = fake_quantized(nn.functional.silu(gate) * up, down_scale)
+            x = quantized(hidden[token], scales[f"{layer}.experts.{expert}.gate_proj"])
+            gate, up = (x @ experts.gate_up_proj[expert].T).chunk(2, dim=-1)
+            inner = nn.functional.silu(gate) * up
+            inner = quantized(inner, scales[f"{layer}.experts.{expert}.down_proj"])
             weight = top_k_weights[token, choice, None]
-            out[token] += inner @ module.down_proj[expert].T * weight
+            out[token] += inner @ experts.down_proj[expert].T * weight
         return out
 
-    module.forward = forward
+    experts.forward = forward
 
 
 def fake_quantized(x: Tensor, input_scale: Tensor) -> Tensor:
