@@ -1,6 +1,6 @@
 # Two commands: `make demo` and `make test`. Both make their own environment first.
 .DELETE_ON_ERROR:
-.PHONY: demo dist test lint environment lock
+.PHONY: demo dist test proof lint environment lock
 
 # Compiled bytecode is what makes the second start of a server several times faster.
 unexport PYTHONDONTWRITEBYTECODE
@@ -32,6 +32,10 @@ lint: environment
 
 test: environment lint
 	.venv/bin/python -m pytest
+
+# Every NVFP4 kernel at every M from 1 to 130, interpreted and emulated: about an hour.
+proof: environment
+	.venv/bin/python -m pytest -m exhaustive test/sgl_kernel_nvfp4
 
 # Pins every dependency of upstream's wheel and of our tools, for all Pythons.
 lock:
