@@ -1,0 +1,95 @@
+"""A setting that is not run as asked is reported in one line; nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from remap_cases import CASES, CLEAN, Case, words
+from resolver import Resolution, Resolver
+
+
+def value_at(resolved: dict[str, Any], path: tuple[str, ...]) -> Any:
+    for key in path:
+        resolved = resolved[key]
+    return resolved
+
+
+def resolve(resolver: Resolver, case: Case, models: dict[str, Path]) -> Resolution:
+    argv = words(case.argv, models)
+    resolution = resolver.resolve(argv, environment=case.environment)
+    assert resolution.error is None
+    return resolution
+
+
+def same(left: Any, right: Any) -> bool:
+    return left == (pytest.approx(right) if isinstance(right, float) else right)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_remap_gives_one_line_with_asked_and_effective(
+    fork: Resolver, models: dict[str, Path], case: Case
+) -> None:
+    resolution = resolve(fork, case, models)
+    (remap,) = (r for r in resolution.remaps if r["setting"] == case.setting)
+    assert same(remap["asked"], case.asked) and same(remap["effective"], case.effective)
+    assert remap["rule"] == case.rule
+    lines = [
+        line
+        for line in resolution.remap_lines
+        if line.startswith(f"{remap['written_as']}: asked ")
+    ]
+    assert len(lines) == 1 and "\n" not in lines[0]
+    assert f", by {case.rule}" in lines[0]
+    assert len(resolution.remap_lines) == len(resolution.remaps)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_stock_runs_the_same_value_and_reports_nothing(
+    stock: Resolver, models: dict[str, Path], case: Case
+) -> None:
+    resolution = resolve(stock, case, models)
+    assert resolution.remaps == [] and resolution.remap_lines == []
+    if not case.setting.startswith("SGLANG_"):
+        assert same(resolution.raw[case.setting], case.asked)
+    path = (case.setting,) if case.read is None else case.read
+    if path:
+        assert same(value_at(resolution.resolved, path), case.effective)
+
+
+@pytest.mark.parametrize("argv", CLEAN)
+def test_a_command_line_that_runs_as_typed_gives_no_line(
+    fork: Resolver, models: dict[str, Path], argv: str
+) -> None:
+    resolution = fork.resolve(words(argv, models))
+    assert resolution.error is None
+    assert resolution.remaps == [] and resolution.remap_lines == []
+
+
+def test_a_line_says_why_and_what_to_type(fork: Resolver) -> None:
+    (line,) = fork.resolve(
+        ["--attention-backend", "flashmla", "--page-size", "16"]
+    ).remap_lines
+    assert line == (
+        "--page-size: asked 16, using 64, by _mla_backend_page_constraints: the "
+        "attention backend takes only certain page sizes. To get 16, choose another "
+        "--attention-backend. To silence this line: --page-size 64."
+    )
+
+
+def test_typing_what_the_line_says_silences_it(fork: Resolver) -> None:
+    asked = ["--attention-backend", "flashmla", "--page-size"]
+    assert fork.resolve([*asked, "16"]).remap_lines
+    assert fork.resolve([*asked, "64"]).remap_lines == []
+
+
+def test_untouched_defaults_are_one_table_at_info(fork: Resolver) -> None:
+    resolution = fork.resolve(["--attention-backend", "triton"])
+    (table,) = (m for _, m in resolution.log if m.startswith("Settings left to SGLang"))
+    level = next(level for level, message in resolution.log if message == table)
+    assert level == "INFO"
+    rows = table.splitlines()
+    assert any("page_size=1" in row and "_page_size_default" in row for row in rows)
+    assert "attention_backend=" not in table
+    assert max(map(len, rows)) <= 100
