@@ -20,6 +20,7 @@ LAUNCH = "launch_server.py"
 HTTP = "srt/entrypoints/http_server.py"
 COMMON = "srt/utils/common.py"
 FLASHINFER = "srt/layers/attention/flashinfer_backend.py"
+GRAPHS = "srt/model_executor/model_runner_components/cuda_graph_setup.py"
 STATE = "srt/managers/scheduler_components/internal_state.py"
 
 FIELD = (
@@ -408,18 +409,28 @@ report_late_remap(
         """,
         sites=2,
     ),
-    report_late(
-        "srt/model_executor/model_runner.py",
-        "ModelRunner.init_decode_cuda_graph",
-        """
-if capture.runner is None and not self.is_draft_worker:
-    report_late_remap(
-        "cuda_graph_backend_decode",
-        effective=Backend.DISABLED,
-        rule="capture_decode_graph",
-    )
-""",
-        after=Find("assign", "self.decode_cuda_graph_runner", mentions=("capture",)),
+    Insert(
+        file=GRAPHS,
+        before="capture_decode_graph",
+        code=f"""
+        def _no_capture_of(model_runner: ModelRunner, capture: GraphCapture):
+            if not model_runner.is_draft_worker:
+                from {REMAP}.late import report_late_remap
+
+                report_late_remap(
+                    "cuda_graph_backend_decode",
+                    effective=Backend.DISABLED,
+                    rule="capture_decode_graph",
+                )
+            return capture
+        """,
+    ),
+    ReplaceExpression(
+        file=GRAPHS,
+        scope="capture_decode_graph",
+        at=Find("return", mentions=("no_capture",)),
+        code="_no_capture_of(model_runner, __original__)",
+        sites=5,
     ),
 )
 

@@ -92,13 +92,17 @@ def _rewrites_in(file: Path, settings: set[str]) -> Iterator[tuple[str, str]]:
             yield scope, name
 
 
-def _walk(tree: ast.AST, scope: str = "") -> Iterator[tuple[str, ast.AST]]:
-    for node in ast.iter_child_nodes(tree):
-        inner = scope
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            inner = f"{scope}.{node.name}".lstrip(".")
-        yield scope, node
-        yield from _walk(node, inner)
+def _walk(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Every node below ``tree`` with the qualified name of the scope around it."""
+    pending = [("", tree)]
+    while pending:
+        scope, parent = pending.pop()
+        for node in ast.iter_child_nodes(parent):
+            yield scope, node
+            inner = scope
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                inner = f"{scope}.{node.name}".lstrip(".")
+            pending.append((inner, node))
 
 
 def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sglang.srt.arg_groups.overrides import resolution_result
 from sglang.srt.arg_groups.remap.collect import make_remap
 from sglang.srt.arg_groups.remap.effective import is_same
 from sglang.srt.arg_groups.remap.environment import is_from_user, variable_remap
@@ -111,8 +110,11 @@ def _report(server_args: Any, setting: str, effective: Any, rule: str) -> None:
     raw = getattr(server_args, "_raw_input", {})
     if request is None or setting not in raw:
         return
-    resolved = resolution_result(server_args, setting)
-    if is_same(setting, raw[setting], effective) or effective == resolved:
+    reported_by_resolution = any(
+        remap.setting == setting and remap.effective == effective
+        for remap in server_args._remaps
+    )
+    if reported_by_resolution or is_same(setting, raw[setting], effective):
         return
     _publish(server_args, make_remap(server_args, setting, request, effective, rule))
 
