@@ -1,4 +1,4 @@
-"""NVFP4 checkpoints with a BF16 MTP head, served with NEXTN on the CPU."""
+"""NVFP4 checkpoints served with NEXTN on the CPU, with and without an NVFP4 head."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from harness.servers import SERVERS
 NEW_TOKENS = 48
 GREEDY = {"temperature": 0, "max_new_tokens": NEW_TOKENS, "ignore_eos": True}
 
-RECIPES = {"dense": Recipe(parts=("mlp", "attention")), "moe": Recipe()}
+# The MoE has its head in BF16, as published; `mtp.fc` is in BF16 in both.
+RECIPES = {"dense": Recipe(parts=("mlp", "attention"), head=True), "moe": Recipe()}
 
 # Float32 sums in another order differ by 1e-7, and an activation next to a boundary of
 # e2m1 or e4m3 then rounds the other way. Noise of 1e-7 at the inputs of the quantised
 # layers of the reference flips a few of a million activations in one run of four, and
 # one flip moves the logits of these models by up to one.
 MOST_THAT_A_FLIP_MOVES = 1.0
-MOST_PROMPTS_WITH_A_FLIP = 2
+MOST_PROMPTS_WITH_A_FLIP = 3
 
 
 @pytest.fixture(scope="module", params=RECIPES)
@@ -85,6 +86,6 @@ def distance(served: list[float], of_prompt_too: list[float]) -> float:
     return sum(abs(a - b) for a, b in zip(served, other, strict=True))
 
 
-def test_the_unquantised_head_drafts(server: Client) -> None:
+def test_the_head_drafts(server: Client) -> None:
     completion = server.generate("def read_lines(path):\n", GREEDY)
     assert completion.meta["spec_accept_rate"] > 0.2

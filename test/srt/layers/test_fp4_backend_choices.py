@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sglang.srt.arg_groups import overrides
 from sglang.srt.arg_groups.choices import FP4_GEMM_RUNNER_BACKEND_CHOICES
 from sglang.srt.arg_groups.modelopt_mixed_moe import moe_runner_backend_without_sm100
 from sglang.srt.layers.quantization import fp4_utils
@@ -102,3 +103,22 @@ def test_experts_of_two_kinds_are_an_error(tmp_path):
     model = mixed(tmp_path, "NVFP4", "W4A16_NVFP4")
     with pytest.raises(ValueError, match="NVFP4 and W4A16_NVFP4"):
         moe_runner_backend_without_sm100(model, None)
+
+
+@pytest.mark.parametrize("asked", ["modelopt_mixed", None])
+@pytest.mark.parametrize(
+    ("platform", "backend"), [("is_sm120", "flashinfer_cutlass"), ("is_hip", None)]
+)
+def test_sm12x_resolves_auto_for_a_mixed_checkpoint(
+    tmp_path, monkeypatch, asked, platform, backend
+):
+    facts = dict.fromkeys(("is_sm100", "is_sm110", "is_sm120", "is_npu", "is_hip"))
+    monkeypatch.setattr(
+        overrides, "get_platform", lambda: SimpleNamespace(**facts | {platform: True})
+    )
+    monkeypatch.setattr(
+        overrides, "model_config_of", lambda _: mixed(tmp_path, "NVFP4")
+    )
+    view = SimpleNamespace(moe_runner_backend="auto", quantization=asked)
+    resolved = overrides._moe_runner_backend_quant_constraints(view)
+    assert resolved.get("moe_runner_backend") == backend
