@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from model_configs import write_config
 from resolver import Resolver
 from wheel.wheelfile import WheelFile
-
-LLAMA: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "num_hidden_layers": 2,
-    "vocab_size": 256,
-    "max_position_embeddings": 4096,
-    "rms_norm_eps": 1e-5,
-    "torch_dtype": "bfloat16",
-}
-
-
-def write_config(folder: Path, **changes: Any) -> Path:
-    """Write a model that is enough to resolve arguments with: its configuration."""
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(LLAMA | changes))
-    return folder
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +22,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             ("llama", "LlamaForCausalLM"),
             ("eagle", "LlamaForCausalLMEagle"),
             ("eagle3", "LlamaForCausalLMEagle3"),
+            ("gemma4", "Gemma4AssistantForCausalLM"),
         )
     }
 

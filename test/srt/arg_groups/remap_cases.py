@@ -204,6 +204,15 @@ CASES = (
         read=(),
     ),
     Case(
+        "a Gemma4 assistant is promoted",
+        "--speculative-algorithm EAGLE --speculative-draft-model-path {gemma4} "
+        f"{SPECULATION} 4",
+        "speculative_algorithm",
+        "EAGLE",
+        "FROZEN_KV_MTP",
+        "handle_speculative_decoding",
+    ),
+    Case(
         "attention data parallelism scales conservativeness",
         "--tp-size 2 --attn-dp-size 2 --schedule-conservativeness 0.5",
         "schedule_conservativeness",

@@ -62,7 +62,7 @@ def scopes_that_call(package: Path, file: str, names: tuple[str, ...]) -> set[st
     return {
         scope
         for scope, node in _walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in names
+        if isinstance(node, ast.Call) and _dotted(node.func) in names
     }
 
 
@@ -77,7 +77,9 @@ def _rewrites_in(file: Path, settings: set[str]) -> Iterator[tuple[str, str]]:
             if not in_journal:
                 yield from ((scope, target) for target in _variables_set(node))
         for target, value in _assignments(node):
-            name = ast.unparse(target)
+            name = _dotted(target)
+            if not name:
+                continue
             if _is_field_of_record(target, settings):
                 yield scope, name
             place = (scope if isinstance(target, ast.Name) else _class_of(scope), name)
@@ -116,7 +118,7 @@ def _is_field_of_record(target: ast.expr, settings: set[str]) -> bool:
     """``server_args.page_size``, ``self.model_config.quantization`` and the like."""
     if not isinstance(target, ast.Attribute) or target.attr not in settings:
         return False
-    owner = ast.unparse(target.value).split(".")[-1]
+    owner = _dotted(target.value).split(".")[-1]
     return owner in _RECORDS or owner in _MODEL_RECORDS
 
 
@@ -133,12 +135,12 @@ def _holds_setting(value: ast.expr, settings: set[str]) -> bool:
         root = root.value
     if isinstance(root, ast.Name):
         return root.id in _RECORDS
-    return isinstance(root, ast.Call) and ast.unparse(root.func).startswith("get_")
+    return isinstance(root, ast.Call) and _dotted(root.func).startswith("get_")
 
 
 def _overridden(call: ast.Call, settings: set[str]) -> Iterator[str]:
     """``get_context().override(source, …)`` and a bag's scoped ``override(…)``."""
-    function = ast.unparse(call.func)
+    function = _dotted(call.func)
     if not function.endswith(".override") or not function.startswith("get_"):
         return
     if function.startswith("get_context()."):
@@ -151,9 +153,25 @@ def _overridden(call: ast.Call, settings: set[str]) -> Iterator[str]:
 
 
 def _variables_set(call: ast.Call) -> Iterator[str]:
-    function = ast.unparse(call.func)
+    function = _dotted(call.func)
     if function.startswith("envs.") and function.endswith(".set"):
         yield function
+
+
+def _dotted(node: ast.expr) -> str:
+    """``a.b().c`` of names, attributes and calls; an empty string for the rest."""
+    parts: list[str] = []
+    suffix = ""
+    while True:
+        if isinstance(node, ast.Call):
+            suffix, node = "()", node.func
+        elif isinstance(node, ast.Attribute):
+            parts.append(node.attr + suffix)
+            suffix, node = "", node.value
+        elif isinstance(node, ast.Name):
+            return ".".join([node.id + suffix, *reversed(parts)])
+        else:
+            return ""
 
 
 def _class_of(scope: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from model_configs import write_config
 from remap_cases import CASES, CLEAN, Case, words
 from resolver import Resolution, Resolver
 
@@ -76,6 +77,30 @@ def test_a_line_says_why_and_what_to_type(fork: Resolver) -> None:
         "attention backend takes only certain page sizes. To get 16, choose another "
         "--attention-backend. To silence this line: --page-size 64."
     )
+
+
+def test_nextn_with_a_draft_of_its_own_gives_one_line_and_the_reason(
+    fork: Resolver, models: dict[str, Path], dense_model: str
+) -> None:
+    argv = "--speculative-algorithm nextn --speculative-draft-model-path {llama}"
+    resolution = fork.resolve(words(argv, models), model=Path(dense_model))
+    (line,) = resolution.remap_lines
+    assert line.startswith(
+        "--speculative-algorithm: asked nextn, using EAGLE, by "
+        "resolve_nextn_algorithm: --speculative-draft-model-path names another"
+    )
+    assert resolution.resolved["speculative_algorithm"] == "EAGLE"
+
+
+def test_a_draft_path_for_a_model_with_a_head_is_answered_by_its_name(
+    fork: Resolver, models: dict[str, Path], tmp_path: Path
+) -> None:
+    target = write_config(tmp_path / "mistral", architectures=["Glm4MoeForCausalLM"])
+    argv = f"--speculative-algorithm EAGLE --speculative-draft-model-path {target}"
+    resolution = fork.resolve(argv.split(), model=target)
+    lines = [m for _, m in resolution.log if "--speculative-draft-model-path" in m]
+    assert any(line.startswith("Glm4MoeForCausalLM ships its MTP") for line in lines)
+    assert not any("DeepSeek" in message for _, message in resolution.log)
 
 
 def test_typing_what_the_line_says_silences_it(fork: Resolver) -> None:

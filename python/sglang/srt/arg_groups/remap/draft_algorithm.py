@@ -21,7 +21,7 @@ def draft_remaps(server_args: Any) -> Iterator[Remap]:
     cfg = resolving_view(server_args)
     algorithm = cfg.speculative_algorithm
     request = requests_of(server_args).get("speculative_algorithm")
-    if request is None or algorithm not in ("EAGLE", "EAGLE3"):
+    if request is None or algorithm not in ("EAGLE", "EAGLE3", "NEXTN"):
         return
     architecture = _draft_architecture(cfg)
     if architecture is None:
