@@ -130,3 +130,19 @@ def test_server_info_lists_a_remap_of_two_schedulers_once(server) -> None:
         "pre_warm_nccl",
         "moe_runner_backend",
     ]
+
+
+def test_engine_refuses_before_it_starts_anything(models, monkeypatch) -> None:
+    from sglang.srt.entrypoints.engine import Engine
+
+    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
+    with pytest.raises(RemapError) as error:
+        Engine(
+            model_path=str(models["llama"]),
+            device="cpu",
+            enable_symm_mem=True,
+            remap_policy="error",
+        )
+    (remap,) = error.value.remaps
+    assert remap.request.name == "enable_symm_mem"
+    assert "enable_symm_mem (keyword): asked on, using off" in str(error.value)
