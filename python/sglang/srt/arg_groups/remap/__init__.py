@@ -1,1 +1,0 @@
-"""Requested versus resolved: which settings the server changed, and who decided."""
