@@ -33,6 +33,8 @@ _COMMON = (
     "--skip-server-warmup",
     # An idle scheduler polls without a pause, and two of them fill this machine.
     "--sleep-on-idle",
+    # A tiny model likes white space, and JSON allows any amount of it.
+    "--constrained-json-disable-any-whitespace",
 )
 
 
