@@ -28,10 +28,7 @@ def build_editable_wheel(pin: Pin, wheel: PinnedWheel, directory: Path) -> Path:
         info = dist_info(tree)
         shutil.copytree(info, content / info.name)
         (content / "sglang_fork.pth").write_text(f"{tree}\n")
-        name = wheel.filename.replace(
-            f"{pin.name}-{pin.version}-", f"{pin.name}-{pin.fork_version}-"
-        )
-        return pack(content, directory / name)
+        return pack(content, directory / pin.fork_filename(wheel))
 
 
 def refresh_tree(pin: Pin, wheel: PinnedWheel) -> Path:

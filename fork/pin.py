@@ -44,6 +44,12 @@ class Pin:
     fork_version: str
     wheels: tuple[PinnedWheel, ...]
 
+    def fork_filename(self, wheel: PinnedWheel) -> str:
+        """Return the name of the fork wheel that is built from an upstream wheel."""
+        return wheel.filename.replace(
+            f"{self.name}-{self.version}-", f"{self.name}-{self.fork_version}-"
+        )
+
     def wheel_for_this_interpreter(self) -> PinnedWheel:
         """Return the wheel that the running interpreter can install.
 

@@ -29,10 +29,7 @@ def build_fork_wheel(pin: Pin, wheel: PinnedWheel, directory: Path) -> Path:
         tree = Path(scratch) / "tree"
         tree.mkdir()
         assemble(pin, upstream, tree)
-        name = wheel.filename.replace(
-            f"{pin.name}-{pin.version}-", f"{pin.name}-{pin.fork_version}-"
-        )
-        return pack(tree, directory / name)
+        return pack(tree, directory / pin.fork_filename(wheel))
 
 
 def pack(tree: Path, path: Path) -> Path:
