@@ -13,6 +13,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from patches.engine.patch import EditError
+from patches.engine.walk import children_of, walk
 
 Definition = cst.FunctionDef | cst.ClassDef
 
@@ -117,7 +118,7 @@ def find_all(root: cst.CSTNode, find: Find) -> list[cst.CSTNode]:
     is_kind = KINDS[find.kind]
     return [
         node
-        for node in _walk(root)
+        for node in walk(root)
         if is_kind(node, find.name) and set(find.mentions) <= mentions_of(node)
     ]
 
@@ -133,7 +134,7 @@ def mentions_of(node: cst.CSTNode) -> set[str]:
     elif isinstance(node, Definition):
         return {node.name.value}
     found = set()
-    for child in _walk(node):
+    for child in walk(node):
         if isinstance(child, cst.Name):
             found.add(child.value)
         elif isinstance(child, cst.SimpleString):
@@ -157,15 +158,9 @@ def _root_of(module: cst.Module, scope: str, find: Find) -> cst.CSTNode:
     return find_definition(module, scope) if scope else module
 
 
-def _walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    yield node
-    for child in node.children:
-        yield from _walk(child)
-
-
 def _definitions_in(scope: cst.CSTNode) -> Iterator[Definition]:
     """Yield definitions of a scope: also under its ifs, not inside nested scopes."""
-    for child in scope.children:
+    for child in children_of(scope):
         if isinstance(child, Definition):
             yield child
         else:

@@ -7,16 +7,19 @@ from typing import Any
 
 import libcst as cst
 
+from patches.engine.walk import ancestors_of
+
 Replacement = Sequence[cst.CSTNode]
 
 
 class _Replacer(cst.CSTTransformer):
-    def __init__(self, replacements: dict[int, Replacement]):
+    def __init__(self, module: cst.Module, replacements: dict[int, Replacement]):
         super().__init__()
         self.replacements = replacements
+        self.above = ancestors_of(module, set(replacements)) - set(replacements)
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        return id(node) not in self.replacements
+        return id(node) in self.above
 
     def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> Any:
         replacement = self.replacements.get(id(original_node))
@@ -36,7 +39,8 @@ def replace_nodes(
 
     A target may be among its own replacements; no target may be inside another one.
     """
-    new = module.visit(_Replacer({id(target): nodes for target, nodes in pairs}))
+    replacements = {id(target): nodes for target, nodes in pairs}
+    new = module.visit(_Replacer(module, replacements))
     assert isinstance(new, cst.Module)
     return new
 

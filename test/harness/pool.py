@@ -20,6 +20,8 @@ class ServerPool:
         self.logs = logs
         self.limit = limit
         self._alive: dict[ServerConfig, LocalServer] = {}
+        # /health makes a token and takes a second: once a server is enough.
+        self._clients: dict[ServerConfig, Client] = {}
         self._started = 0
 
     def get(self, *configs: ServerConfig) -> list[Client]:
@@ -42,20 +44,25 @@ class ServerPool:
     def stop(self) -> None:
         """Stop every server."""
         for config in [*self._alive]:
-            self._alive.pop(config).stop()
+            self._end(config)
 
     def _ready(self, config: ServerConfig) -> Client:
         server = self._alive[config]
         try:
-            server.wait()
+            if config not in self._clients:
+                server.wait()
+                self._clients[config] = Client(server.url)
             server.check()
         except BaseException:
-            del self._alive[config]
-            server.stop()
+            self._end(config)
             raise
-        return Client(server.url)
+        return self._clients[config]
+
+    def _end(self, config: ServerConfig) -> None:
+        self._clients.pop(config, None)
+        self._alive.pop(config).stop()
 
     def _make_room(self, keep: tuple[ServerConfig, ...]) -> None:
         idle = [config for config in self._alive if config not in keep]
         while len(self._alive) >= self.limit and idle:
-            self._alive.pop(idle.pop(0)).stop()
+            self._end(idle.pop(0))
