@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from configparser import ConfigParser
 from pathlib import Path
 
 from wheel.wheelfile import WheelFile
@@ -16,6 +17,7 @@ from patches.series import load_series
 
 OVERLAY = REPOSITORY / "python"
 KERNELS = REPOSITORY / "sgl-kernel"
+CONSOLE_SCRIPTS = {"sglang-nextn-inspect": "sglang_nextn_inspect:main"}
 LICENCE_FILES = ("LICENSE", "NOTICE")
 _SKIPPED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 
@@ -81,11 +83,22 @@ def _set_version(pin: Pin, tree: Path) -> None:
             flags=re.MULTILINE,
         )
     )
+    _add_console_scripts(new / "entry_points.txt")
     kernels = sorted(path.name for path in KERNELS.iterdir() if path.is_dir())
-    (new / "top_level.txt").write_text("\n".join([pin.name, *kernels]) + "\n")
+    modules = sorted(path.stem for path in OVERLAY.glob("*.py"))
+    (new / "top_level.txt").write_text("\n".join([pin.name, *kernels, *modules]) + "\n")
     for name in LICENCE_FILES:
         shutil.copyfile(REPOSITORY / name, new / "licenses" / f"{name}.nextn")
     (tree / pin.name / "_version.py").write_text(_version_module(pin))
+
+
+def _add_console_scripts(path: Path) -> None:
+    entry_points = ConfigParser(delimiters=("=",))
+    entry_points.optionxform = str  # type: ignore[method-assign, assignment]
+    entry_points.read(path)
+    entry_points["console_scripts"].update(CONSOLE_SCRIPTS)
+    with path.open("w") as file:
+        entry_points.write(file)
 
 
 def _version_module(pin: Pin) -> str:

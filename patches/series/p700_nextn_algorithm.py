@@ -95,12 +95,6 @@ RESOLUTION = (
         at=Find("return", mentions=("EAGLE",)),
         code="speculative_algorithm",
     ),
-    ReplaceExpression(
-        file=SPEC_HOOK,
-        scope="_resolve_speculative_algorithm_alias",
-        at=Find("attribute", "logger.info"),
-        code="logger.warning",
-    ),
     Insert(
         file=SPEC_HOOK,
         scope="handle_speculative_decoding",
@@ -188,7 +182,6 @@ pools were sized. A tensor of the head that is missing is at most a warning.
   `mtp.*` are opened, once, and every parameter is filled or named in an error.
 - A model whose head the worker does not serve is given to the EAGLE worker with one
   warning that says why; a model without a head is refused before weights load.
-- A promotion to FROZEN_KV_MTP is logged as a warning.
 """,
     edits=(*ALGORITHM, *RESOLUTION, *CONFIGURATION, *SITES),
     overlay=("srt/speculative/nextn",),

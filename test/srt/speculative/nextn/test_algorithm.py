@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 import pytest
 from head_files import dense_head, write_checkpoint
 
-from sglang.srt.speculative.nextn.algorithm import resolve_nextn_algorithm
-
-LOGGER = "sglang.srt.speculative.nextn.algorithm"
+from sglang.srt.arg_groups.overrides import resolving_view
+from sglang.srt.arg_groups.remap.reasons import reason_for
+from sglang.srt.speculative.nextn.algorithm import RULE, resolve_nextn_algorithm
 
 
 @pytest.fixture
@@ -22,9 +21,13 @@ def dense(tmp_path: Path) -> Path:
     return write_checkpoint(tmp_path / "dense", dense_head())
 
 
-def resolve(folder: Path, **settings: Any) -> str:
+def resolve(folder: Path, **settings: Any) -> tuple[str, str | None]:
+    """The algorithm, and the reason that the remap report gets."""
     config = json.loads((folder / "config.json").read_text())
-    return resolve_nextn_algorithm(arguments(folder, **settings), config)
+    server_args = arguments(folder, **settings)
+    algorithm = resolve_nextn_algorithm(resolving_view(server_args), config)
+    reason = reason_for(server_args, RULE, "speculative_algorithm", algorithm)
+    return algorithm, reason.why if reason else None
 
 
 def arguments(folder: Path, **settings: Any) -> SimpleNamespace:
@@ -53,13 +56,13 @@ def rename_architecture(folder: Path, out: Path, name: str) -> Path:
     return out
 
 
-def test_a_checkpoint_with_a_head_keeps_nextn_and_says_nothing(dense, caplog):
-    assert resolve(dense) == "NEXTN"
-    assert caplog.records == []
+def test_a_checkpoint_with_a_head_keeps_nextn_and_gives_no_reason(dense):
+    assert resolve(dense) == ("NEXTN", None)
 
 
 def test_a_draft_path_that_is_the_target_itself_keeps_nextn(dense):
-    assert resolve(dense, speculative_draft_model_path=str(dense)) == "NEXTN"
+    algorithm, _ = resolve(dense, speculative_draft_model_path=str(dense))
+    assert algorithm == "NEXTN"
 
 
 @pytest.mark.parametrize(
@@ -76,25 +79,20 @@ def test_a_draft_path_that_is_the_target_itself_keeps_nextn(dense):
         ({"startup_weight_load_mode": "overlap"}, "--startup-weight-load-mode"),
     ],
 )
-def test_a_setting_for_another_draft_gives_eagle_in_one_warning(
-    dense, caplog, settings: dict[str, Any], reason: str
+def test_a_setting_for_another_draft_gives_eagle_and_is_the_reason(
+    dense, settings: dict[str, Any], reason: str
 ):
-    with caplog.at_level(logging.INFO, LOGGER):
-        assert resolve(dense, **settings) == "EAGLE"
-    (record,) = caplog.records
-    assert record.levelno == logging.WARNING
-    message = record.getMessage()
-    assert "NEXTN was asked for, EAGLE is used" in message and reason in message
-    assert "\n" not in message
+    algorithm, why = resolve(dense, **settings)
+    assert algorithm == "EAGLE"
+    assert reason in why and "\n" not in why and not why.endswith(".")
 
 
 def test_an_architecture_that_only_eagle_serves_gives_eagle_and_names_it(
-    dense, tmp_path, caplog
+    dense, tmp_path
 ):
     folder = rename_architecture(dense, tmp_path / "next", "Qwen3NextForCausalLM")
-    assert resolve(folder) == "EAGLE"
-    (record,) = caplog.records
-    assert "Qwen3NextForCausalLM" in record.getMessage()
+    algorithm, why = resolve(folder)
+    assert algorithm == "EAGLE" and "Qwen3NextForCausalLM" in why
 
 
 def test_a_model_without_a_head_is_refused_and_told_the_ways_on(dense, tmp_path):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
+from sglang.srt.arg_groups.overrides import record_of
+from sglang.srt.arg_groups.remap.reasons import give_reason
 from sglang.srt.speculative.nextn.support import NextnSupport, nextn_support
 
-logger = logging.getLogger(__name__)
-
+# The name of this rule in the resolution journal.
+RULE = "resolve_nextn_algorithm"
 # Formats whose files are safetensors on this machine, and the one without files.
 NATIVE_LOAD_FORMATS = ("auto", "safetensors", "layered", "dummy")
 
@@ -16,10 +17,10 @@ NATIVE_LOAD_FORMATS = ("auto", "safetensors", "layered", "dummy")
 def resolve_nextn_algorithm(cfg: Any, hf_config: Any) -> str:
     """Return the algorithm that serves a request for NEXTN: NEXTN or EAGLE.
 
-    EAGLE comes with one warning that says why. Reads headers of the checkpoint at most.
+    The remap report says why it is EAGLE. Reads headers of the checkpoint at most.
 
     Args:
-        cfg: the server arguments as resolved so far.
+        cfg: the resolving view of the server arguments.
         hf_config: the target's configuration.
 
     Raises:
@@ -28,7 +29,7 @@ def resolve_nextn_algorithm(cfg: Any, hf_config: Any) -> str:
     """
     asked_otherwise = _option_for_another_draft(cfg)
     if asked_otherwise:
-        return _use_eagle(asked_otherwise)
+        return _use_eagle(cfg, asked_otherwise)
     support = nextn_support(
         cfg.model_path,
         hf_config,
@@ -39,14 +40,15 @@ def resolve_nextn_algorithm(cfg: Any, hf_config: Any) -> str:
         raise ValueError(f"--speculative-algorithm NEXTN: {support.error}")
     if support.plan is not None and support.plan.num_layers > 1:
         return _use_eagle(
-            f"The head has {support.plan.num_layers} MTP layers, and the native worker "
-            "drives one so far; EAGLE repeats the first."
+            cfg,
+            f"the head has {support.plan.num_layers} MTP layers, and the native worker "
+            "drives one so far; EAGLE repeats the first",
         )
     if support.native:
         return "NEXTN"
     if support.draft_architecture is None or support.has_head is False:
         raise _no_head_error(cfg, support)
-    return _use_eagle(support.reason)
+    return _use_eagle(cfg, support.reason)
 
 
 def _option_for_another_draft(cfg: Any) -> str | None:
@@ -83,12 +85,9 @@ def _option_for_another_draft(cfg: Any) -> str | None:
     return None
 
 
-def _use_eagle(reason: str) -> str:
-    logger.warning(
-        "--speculative-algorithm NEXTN was asked for, EAGLE is used: %s "
-        "Type --speculative-algorithm EAGLE to silence this line.",
-        reason,
-    )
+def _use_eagle(cfg: Any, reason: str) -> str:
+    """Let the remap report say why NEXTN became EAGLE."""
+    give_reason(record_of(cfg), RULE, "speculative_algorithm", reason)
     return "EAGLE"
 
 

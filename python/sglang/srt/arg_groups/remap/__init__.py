@@ -1,0 +1,1 @@
+"""Requested versus resolved: which settings the server changed, and who decided."""
