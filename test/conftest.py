@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from wheel.wheelfile import WheelFile
 
 from fork.fetch import LOCAL_WHEEL_VARIABLE, fetch_wheel
 from fork.pin import REPOSITORY, read_pin
@@ -31,6 +32,17 @@ def upstream_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pin = read_pin()
     wheel = pin.wheel_for_this_interpreter()
     return fetch_wheel(pin, wheel, tmp_path_factory.mktemp("upstream"))
+
+
+@pytest.fixture(scope="session")
+def upstream_tree(
+    upstream_wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The pinned upstream wheel, unpacked; no test may change it."""
+    tree = tmp_path_factory.mktemp("upstream_tree")
+    with WheelFile(upstream_wheel) as archive:
+        archive.extractall(tree)
+    return tree
 
 
 @pytest.fixture(scope="session")

@@ -20,9 +20,9 @@ def children_of(node: cst.CSTNode) -> list[cst.CSTNode]:
     found: list[cst.CSTNode] = []
     for name in _field_names(type(node)):
         value = getattr(node, name)
-        if type(value) in (list, tuple):
-            found += [item for item in value if _is_node(type(item))]
-        elif _is_node(type(value)):
+        if isinstance(value, list | tuple):
+            found += [item for item in value if _is_node(item.__class__)]
+        elif _is_node(value.__class__):
             found.append(value)
     return found
 

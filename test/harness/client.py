@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -36,10 +37,11 @@ class Completion:
 
 
 class Client:
-    """A client of the server at ``url``."""
+    """A client of the server at ``url``, whose output goes to the file ``log``."""
 
-    def __init__(self, url: str):
+    def __init__(self, url: str, log: Path):
         self.url = url
+        self.log = log
         # Loopback is never behind a proxy, whatever the environment says.
         self.http = httpx.Client(base_url=url, timeout=300, trust_env=False)
 

@@ -51,7 +51,7 @@ class ServerPool:
         try:
             if config not in self._clients:
                 server.wait()
-                self._clients[config] = Client(server.url)
+                self._clients[config] = Client(server.url, server.log)
             server.check()
         except BaseException:
             self._end(config)

@@ -37,6 +37,18 @@ _COMMON = (
     "--constrained-json-disable-any-whitespace",
 )
 
+# Asked of moe_plain and not to be had on a CPU: one is decided in resolution, one when
+# the decode step would be captured.
+ASKED_IN_VAIN = {
+    "sampling_backend": ("flashinfer", "pytorch"),
+    "cuda_graph_backend_decode": ("full", "disabled"),
+}
+_ASKED_IN_VAIN = (
+    "--enable-metrics",
+    *("--sampling-backend", "flashinfer"),
+    *("--cuda-graph-backend-decode", "full"),
+)
+
 
 @dataclass(frozen=True)
 class SharedServer:
@@ -59,6 +71,6 @@ SERVERS = {
     "dense_nextn": SharedServer("dense", True, _EXTRA_BUFFER),
     "dense_plain": SharedServer("dense", False, _NO_BUFFER),
     "moe_nextn": SharedServer("moe", True, _EXTRA_BUFFER),
-    "moe_plain": SharedServer("moe", False, _EXTRA_BUFFER),
+    "moe_plain": SharedServer("moe", False, (*_EXTRA_BUFFER, *_ASKED_IN_VAIN)),
     "tensor_parallel_nextn": SharedServer("dense", True, (*_NO_BUFFER, "--tp", "2")),
 }

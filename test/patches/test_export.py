@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from wheel.wheelfile import WheelFile
 
 from fork.pin import read_pin
 from fork.tree import OVERLAY
@@ -23,10 +23,9 @@ class Exported:
 
 
 @pytest.fixture(scope="module")
-def exported(upstream_wheel: Path, tmp_path_factory: pytest.TempPathFactory):
+def exported(upstream_tree: Path, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("export")
-    with WheelFile(upstream_wheel) as archive:
-        archive.extractall(folder / "upstream")
+    shutil.copytree(upstream_tree, folder / "upstream")
     for name in ("exported", "applied"):
         tree_of_wheel(folder / "upstream", folder / name)
     export = Export(folder / "exported", folder / "series", OVERLAY, read_pin().version)

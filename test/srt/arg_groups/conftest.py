@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from model_configs import write_config
 from resolver import Resolver
-from wheel.wheelfile import WheelFile
 
 
 @pytest.fixture(scope="session")
@@ -28,15 +27,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def stock_tree(upstream_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Upstream's own package, unpacked."""
-    tree = tmp_path_factory.mktemp("stock")
-    with WheelFile(upstream_wheel) as archive:
-        archive.extractall(tree)
-    return tree
-
-
-@pytest.fixture(scope="session")
 def fork(models: dict[str, Path]) -> Iterator[Resolver]:
     spec = importlib.util.find_spec("sglang")
     assert spec is not None and spec.origin is not None
@@ -46,7 +36,7 @@ def fork(models: dict[str, Path]) -> Iterator[Resolver]:
 
 
 @pytest.fixture(scope="session")
-def stock(models: dict[str, Path], stock_tree: Path) -> Iterator[Resolver]:
-    resolver = Resolver(stock_tree, models["llama"])
+def stock(models: dict[str, Path], upstream_tree: Path) -> Iterator[Resolver]:
+    resolver = Resolver(upstream_tree, models["llama"])
     yield resolver
     resolver.close()

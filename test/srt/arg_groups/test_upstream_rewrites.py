@@ -20,8 +20,10 @@ def review() -> dict[str, dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def found(stock_tree: Path) -> dict[str, Rewrite]:
-    return {str(rewrite): rewrite for rewrite in find_rewrites(stock_tree / "sglang")}
+def found(upstream_tree: Path) -> dict[str, Rewrite]:
+    return {
+        str(rewrite): rewrite for rewrite in find_rewrites(upstream_tree / "sglang")
+    }
 
 
 def fork_package() -> Path:
