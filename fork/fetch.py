@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+from packaging.version import Version
 
 from fork.errors import BuildError
 from fork.pin import Pin, PinnedWheel
@@ -45,24 +48,71 @@ def _find_local(local: Path, wheel: PinnedWheel) -> Path:
     return path
 
 
+def fetch_release(name: str, version: str, directory: Path) -> Path:
+    """Download any release's wheel for this interpreter, to read it; no hash is pinned.
+
+    Raises:
+        BuildError: the index does not have it.
+    """
+    reason = _pip_download(directory, f"{name}=={version}")
+    found = list(directory.glob(f"{name}-{version}-*.whl"))
+    if reason or len(found) != 1:
+        raise BuildError(
+            f"Could not get a wheel of {name} {version} for this Python from pip's "
+            f"package index ({reason or 'pip said nothing'}). "
+            f"`pip index versions {name}` lists the releases that it has."
+        )
+    return found[0]
+
+
+def list_releases(name: str) -> list[Version]:
+    """Return the releases of a project on pip's index, oldest first.
+
+    Raises:
+        BuildError: pip has no answer.
+    """
+    command = [sys.executable, "-m", "pip", "index", "versions", name]
+    command += ["--disable-pip-version-check"]
+    result = _run(command)
+    listed = re.search(r"^Available versions: (.+)$", result.stdout, re.MULTILINE)
+    if listed is None:
+        raise BuildError(f"pip lists no release of {name} ({_reason(result)}).")
+    return sorted(map(Version, listed[1].split(", ")))
+
+
 def _download(pin: Pin, wheel: PinnedWheel, directory: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--disable-pip-version-check", "--only-binary", ":all:"]
-    command += ["--implementation", "cp", "--python-version", wheel.python_version]
-    command += ["--platform", wheel.platform, "--dest", str(directory)]
-    command += [f"{pin.name}=={pin.version}"]
-    result = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    reason = _pip_download(
+        directory,
+        *("--implementation", "cp", "--python-version", wheel.python_version),
+        *("--platform", wheel.platform, f"{pin.name}=={pin.version}"),
     )
     path = directory / wheel.filename
-    if result.returncode != 0 or not path.is_file():
-        reason = (result.stderr.strip().splitlines() or ["pip said nothing"])[-1]
+    if reason or not path.is_file():
+        reason = reason or "pip said nothing"
         raise BuildError(
             f"Could not get {wheel.filename} from pip's package index ({reason}). "
             f"Check the index that pip is configured with, or download the wheel "
             f"elsewhere and set {LOCAL_WHEEL_VARIABLE} to its path."
         )
     return path
+
+
+def _pip_download(directory: Path, *arguments: str) -> str:
+    """Download wheels into a folder; return why not, or an empty string."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    command += ["--disable-pip-version-check", "--only-binary", ":all:"]
+    result = _run([*command, "--dest", str(directory), *arguments])
+    return _reason(result) if result.returncode else ""
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+
+
+def _reason(result: subprocess.CompletedProcess[str]) -> str:
+    return (result.stderr.strip().splitlines() or ["pip said nothing"])[-1]
 
 
 def _check_hash(path: Path, wheel: PinnedWheel) -> None:

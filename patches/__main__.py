@@ -15,6 +15,7 @@ from fork.pin import read_pin
 from fork.tree import OVERLAY
 from patches.engine.apply import PatchedTree, PatchError, apply_series
 from patches.engine.export import Export, run_git, tree_of_wheel
+from patches.releases import check_releases, misfits, resolve_versions, table
 from patches.series import load_series
 
 
@@ -45,6 +46,14 @@ def _parser() -> argparse.ArgumentParser:
             help="folder that holds upstream's sglang package, as a checkout's python/"
             + ("" if name == "apply" else " (default: the pinned wheel)"),
         )
+        if name == "check":
+            command.add_argument(
+                "--upstream",
+                nargs="+",
+                metavar="VERSION",
+                help="releases on the package index to check instead; 0.5.20.. is "
+                "0.5.20 and every later one",
+            )
         command.set_defaults(run=run)
     exported = commands.add_parser(
         "export", help="write the series for git am, one commit a pull request"
@@ -71,6 +80,8 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    if options.upstream:
+        return _check_upstream(options.upstream)
     with tempfile.TemporaryDirectory(prefix="sglang-fork-") as scratch:
         tree = options.tree or _unpack_pinned(Path(scratch))
         patched = PatchedTree(tree / "sglang", read_pin().version)
@@ -80,6 +91,17 @@ def _check(options: argparse.Namespace) -> int:
             for file in files:
                 print(f"      {file}")
     return 0
+
+
+def _check_upstream(asked: list[str]) -> int:
+    """Print the table and every misfit; 0 if the fork builds from the last release."""
+    name = read_pin().name
+    releases = check_releases(name, resolve_versions(name, asked))
+    print(table(releases))
+    for release in releases:
+        for line in misfits(release):
+            print(line)
+    return 0 if releases[-1].fits else 1
 
 
 def _apply(options: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,11 +39,11 @@ class PatchedTree:
     """The files of an upstream ``sglang`` package as patches change them, in memory.
 
     Args:
-        package: the ``sglang`` folder of the upstream tree.
+        package: the ``sglang`` folder of the upstream tree, or of a wheel.
         version: the upstream version, for messages.
     """
 
-    def __init__(self, package: Path, version: str):
+    def __init__(self, package: Path | zipfile.Path, version: str):
         self.package = package
         self.version = version
         self.files: dict[str, PatchedFile] = {}
@@ -53,17 +54,23 @@ class PatchedTree:
         Raises:
             PatchError: naming the patch, the file, the place and the version.
         """
-        for edit in patch.edits:
+        edits = patch.edits_for(self.version)
+        for edit in edits:
             try:
-                patched = self._file(edit.file)
+                patched = self.file(edit.file)
                 patched.module = edit.apply(patched.module)
             except EditError as error:
                 raise PatchError(self._message(patch, edit, str(error))) from error
             if patch.number not in patched.patches:
                 patched.patches.append(patch.number)
-        return list(dict.fromkeys(edit.file for edit in patch.edits))
+        return list(dict.fromkeys(edit.file for edit in edits))
 
-    def _file(self, name: str) -> PatchedFile:
+    def file(self, name: str) -> PatchedFile:
+        """Return a file of the package, read when it is first asked for.
+
+        Raises:
+            EditError: upstream has no such file.
+        """
         if name not in self.files:
             path = self.package / name
             if not path.is_file():

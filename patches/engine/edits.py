@@ -106,7 +106,7 @@ class ReplaceExpression(Edit):
 
     def apply(self, module: cst.Module) -> cst.Module:
         found = find_sites(module, self.scope, self.at, self.sites)
-        olds = [_expression_of(node) for node in found]
+        olds = [expression_of(node) for node in found]
         return replace_nodes(module, [(old, [_fill(self.code, old)]) for old in olds])
 
 
@@ -125,7 +125,7 @@ class ExtendCollection(Edit):
 
     def apply(self, module: cst.Module) -> cst.Module:
         found = find_node(module, self.scope, self.at)
-        old = found if _is_collection(found) else _expression_of(found)
+        old = found if _is_collection(found) else expression_of(found)
         if not _is_collection(old):
             raise EditError(f"{self.at} is not a literal collection")
         return replace_node(module, old, [_extended(old, self.code)])
@@ -351,7 +351,12 @@ def _spaced(body: list[cst.BaseStatement], at_top: bool) -> list[cst.BaseStateme
     return spaced
 
 
-def _expression_of(node: cst.CSTNode) -> cst.BaseExpression:
+def expression_of(node: cst.CSTNode) -> cst.BaseExpression:
+    """Return an expression as it is; of a statement its test or its value.
+
+    Raises:
+        EditError: the node has neither.
+    """
     if isinstance(node, cst.If | cst.While):
         return node.test
     if isinstance(node, cst.For):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import libcst as cst
+from packaging.specifiers import SpecifierSet
 
 
 class EditError(Exception):
@@ -18,9 +19,16 @@ class Edit:
 
     Attributes:
         file: path below the ``sglang`` package, as ``srt/server_args.py``.
+        releases: the upstream releases that need the edit, as a version specifier such
+            as ``<0.5.23``; every release by default.
     """
 
     file: str
+    releases: str = ""
+
+    def is_for(self, version: str) -> bool:
+        """Whether upstream's release ``version`` needs this edit."""
+        return SpecifierSet(self.releases).contains(version, prereleases=True)
 
     def apply(self, module: cst.Module) -> cst.Module:
         """Return the module with this edit made.
@@ -48,3 +56,7 @@ class Patch:
     message: str
     edits: Sequence[Edit]
     overlay: Sequence[str] = ()
+
+    def edits_for(self, version: str) -> list[Edit]:
+        """Return the edits that upstream's release ``version`` needs, in order."""
+        return [edit for edit in self.edits if edit.is_for(version)]

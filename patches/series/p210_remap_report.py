@@ -243,10 +243,21 @@ SERVER_INFO = (
 )
 
 
-def report_late(file: str, scope: str, code: str, **place: Find) -> Edit:
+def report_late(
+    file: str,
+    scope: str,
+    code: str,
+    *,
+    after: Find | None = None,
+    before: Find | None = None,
+) -> Edit:
     """Call the door for late remaps at a place where a setting is decided."""
     return Insert(
-        file=file, scope=scope, code=late_import("report_late_remap") + code, **place
+        file=file,
+        scope=scope,
+        code=late_import("report_late_remap") + code,
+        after=after,
+        before=before,
     )
 
 
