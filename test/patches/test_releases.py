@@ -1,4 +1,4 @@
-"""``patches check --upstream``: what it says of a release and of upstream's own edits."""
+"""``patches check --upstream``: what it says of a release and of upstream's edits."""
 
 from __future__ import annotations
 
