@@ -5,37 +5,43 @@
 # Compiled bytecode is what makes the second start of a server several times faster.
 unexport PYTHONDONTWRITEBYTECODE
 
-READY := .venv/.ready
-INPUTS := pyproject.toml setup.py requirements.lock UPSTREAM.toml scripts/environment \
+# make test UPSTREAM=0.5.22: the same on another release that UPSTREAM.toml pins.
+UPSTREAM ?=
+VENV := .venv$(addprefix -,$(UPSTREAM))
+LOCK := requirements$(addprefix -,$(UPSTREAM)).lock
+export SGLANG_UPSTREAM_VERSION := $(UPSTREAM)
+
+READY := $(VENV)/.ready
+INPUTS := pyproject.toml setup.py $(LOCK) UPSTREAM.toml scripts/environment \
 	$(shell find fork patches -name '*.py')
 
 $(READY): $(INPUTS)
-	@scripts/environment
+	@scripts/environment $(VENV) $(LOCK)
 	@touch $@
 
 # The tree under build/editable follows the patches and new files of the overlay.
 environment: $(READY)
-	@.venv/bin/python -m fork refresh >/dev/null
+	@$(VENV)/bin/python -m fork refresh >/dev/null
 
 # make demo MODEL=path/of/a/checkpoint ARGS="--flags --of the-server"
 demo: environment
-	@.venv/bin/python -m demo $(if $(MODEL),--model "$(MODEL)") -- $(ARGS)
+	@$(VENV)/bin/python -m demo $(if $(MODEL),--model "$(MODEL)") -- $(ARGS)
 
 # The wheel of the fork for this Python, in dist/.
 dist: environment
-	@.venv/bin/python -m fork wheel dist
+	@$(VENV)/bin/python -m fork wheel dist
 
 lint: environment
-	.venv/bin/ruff check .
-	.venv/bin/ruff format --check .
-	.venv/bin/mypy
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
 
 test: environment lint
-	.venv/bin/python -m pytest
+	$(VENV)/bin/python -m pytest
 
 # Every NVFP4 kernel at every M from 1 to 130, interpreted and emulated: about an hour.
 proof: environment
-	.venv/bin/python -m pytest -m exhaustive test/sgl_kernel_nvfp4
+	$(VENV)/bin/python -m pytest -m exhaustive test/sgl_kernel_nvfp4
 
 # Pins every dependency of upstream's wheel and of our tools, for all Pythons.
 lock:

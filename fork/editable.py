@@ -37,7 +37,7 @@ def refresh_tree(pin: Pin, wheel: PinnedWheel) -> Path:
     Nothing is done when its inputs are unchanged. The old tree stays when a patch does
     not fit.
     """
-    tree = TREES / wheel.python_version
+    tree = TREES / f"{pin.version}-py{wheel.python_version}"
     stamp = tree / STAMP
     inputs = fingerprint(wheel)
     if stamp.is_file() and stamp.read_text() == inputs:

@@ -1,7 +1,8 @@
-"""What UPSTREAM.toml pins: the upstream release and the hash of each of its wheels."""
+"""What UPSTREAM.toml pins: upstream releases and the hash of each of their wheels."""
 
 from __future__ import annotations
 
+import os
 import sys
 import tomllib
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from fork.errors import BuildError
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PIN_FILE = REPOSITORY / "UPSTREAM.toml"
+VERSION_VARIABLE = "SGLANG_UPSTREAM_VERSION"
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class PinnedWheel:
 
 @dataclass(frozen=True)
 class Pin:
-    """The upstream release, the fork's version, and every supported wheel."""
+    """An upstream release, the fork's version of it, and every supported wheel."""
 
     name: str
     version: str
@@ -69,22 +71,46 @@ class Pin:
 
 
 def read_pin(path: Path = PIN_FILE) -> Pin:
-    """Read the pin file.
+    """Read the release that ``SGLANG_UPSTREAM_VERSION`` names, by default the first.
+
+    Raises:
+        BuildError: the file does not pin that release, a key is missing, or the file is
+            not TOML.
+    """
+    pins = read_pins(path)
+    asked = os.environ.get(VERSION_VARIABLE)
+    if not asked:
+        return pins[0]
+    for pin in pins:
+        if pin.version == asked:
+            return pin
+    supported = ", ".join(pin.version for pin in pins)
+    raise BuildError(
+        f"{VERSION_VARIABLE}={asked}: {path.name} pins no such release of "
+        f"{pins[0].name}. Choose one of {supported}."
+    )
+
+
+def read_pins(path: Path = PIN_FILE) -> list[Pin]:
+    """Read every supported release, newest first.
 
     Raises:
         BuildError: a key is missing or the file is not TOML.
     """
     try:
         document = tomllib.loads(path.read_text())
-        return Pin(
-            name=document["upstream"]["name"],
-            version=document["upstream"]["version"],
-            fork_version=document["fork"]["version"],
-            wheels=tuple(
-                PinnedWheel(filename, sha256)
-                for filename, sha256 in document["wheels"].items()
-            ),
-        )
+        return [
+            Pin(
+                name=document["name"],
+                version=release["version"],
+                fork_version=release["fork_version"],
+                wheels=tuple(
+                    PinnedWheel(filename, sha256)
+                    for filename, sha256 in release["wheels"].items()
+                ),
+            )
+            for release in document["release"]
+        ]
     except KeyError as error:
         raise BuildError(f"{path.name}: the key {error} is missing.") from error
     except tomllib.TOMLDecodeError as error:

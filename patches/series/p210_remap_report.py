@@ -250,6 +250,7 @@ def report_late(
     *,
     after: Find | None = None,
     before: Find | None = None,
+    releases: str = "",
 ) -> Edit:
     """Call the door for late remaps at a place where a setting is decided."""
     return Insert(
@@ -258,6 +259,7 @@ def report_late(
         code=late_import("report_late_remap") + code,
         after=after,
         before=before,
+        releases=releases,
     )
 
 
@@ -395,15 +397,19 @@ if not self.enable_metrics:
 """,
         before=Find("assign", "self.decode_log_interval"),
     ),
-    report_late(
-        "srt/model_executor/runner/decode_cuda_graph_runner.py",
-        "DecodeCudaGraphRunner._capture",
-        """
+    *(
+        report_late(
+            "srt/model_executor/runner/decode_cuda_graph_runner.py",
+            f"DecodeCudaGraphRunner.{capture}",
+            """
 report_late_remap(
     "enable_torch_compile", effective=False, rule="DecodeCudaGraphRunner"
 )
 """,
-        after=Find("assign", "self.enable_torch_compile"),
+            after=Find("assign", "self.enable_torch_compile"),
+            releases=releases,
+        )
+        for releases, capture in ((">=0.5.23", "_capture"), ("<0.5.23", "capture"))
     ),
     AddImport(
         file=FLASHINFER,

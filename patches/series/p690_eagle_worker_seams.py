@@ -1,10 +1,27 @@
 """The two places in upstream's EAGLE worker that a worker with its own draft fills."""
 
 from patches.engine.edits import Insert, ReplaceExpression
-from patches.engine.patch import Patch
+from patches.engine.patch import Edit, Patch
 from patches.engine.place import Find
 
 WORKER = "srt/speculative/eagle_worker_v2.py"
+LOADER = "srt/model_loader/loader.py"
+
+
+def build_scope(releases: str, body: str) -> Edit:
+    """Open what ``_initialize_model`` does around a model to who builds one by hand."""
+    return Insert(
+        file=LOADER,
+        releases=releases,
+        after="_initialize_model",
+        code=f'''
+        @contextmanager
+        def build_scope(model_class, hf_config, quant_config):
+            """Decide on fused shared experts for a model that is built inside."""
+            {body}
+        ''',
+    )
+
 
 PATCH = Patch(
     number=690,
@@ -18,7 +35,9 @@ that drafts with something else has to copy their constructors.
 ## Modifications
 
 - `EAGLEWorkerV2.draft_worker_class` and `EagleDraftWorker.build_tp_worker` are the two
-  seams. EAGLE itself behaves as before.
+  seams of the worker. EAGLE itself behaves as before.
+- `loader.build_scope` is what `_initialize_model` does around the model that it builds,
+  for a draft model that is built from the target's.
 """,
     edits=(
         ReplaceExpression(
@@ -46,8 +65,35 @@ that drafts with something else has to copy their constructors.
         Insert(
             file=WORKER,
             scope="EAGLEWorkerV2",
-            before="draft_parallel_layout",
+            before="__init__",
             code="draft_worker_class: type[EagleDraftWorker] = EagleDraftWorker",
+        ),
+        build_scope(
+            ">=0.5.23",
+            """shared_experts = resolve_shared_experts_config(
+                model_class, hf_config, quant_config
+            )
+            with get_model().override(shared_experts=shared_experts):
+                yield shared_experts""",
+        ),
+        build_scope(
+            "<0.5.23",
+            """install_shared_experts_fusion_decision(
+                model_class, hf_config, quant_config
+            )
+            yield None""",
+        ),
+        # The draft's placement became an object with 0.5.23; it was a flag before.
+        Insert(
+            file=WORKER,
+            releases="<0.5.23",
+            scope="EagleDraftWorker",
+            before="__init__",
+            code="""
+            @property
+            def parallel_layout(self):
+                return self.draft_owns_attention
+            """,
         ),
     ),
 )

@@ -17,15 +17,31 @@ SPEC_HOOK = "srt/arg_groups/speculative_hook.py"
 ENUM = "SpeculativeAlgorithm"
 
 
-def admit_string(file: str, sites: int = 1, scope: str = "") -> Edit:
+def admit_string(
+    file: str, sites: int = 1, scope: str = "", releases: str = ""
+) -> Edit:
     """Let the name NEXTN through wherever a file lets the name EAGLE through."""
-    return AdmitMember(file=file, scope=scope, like="EAGLE", new="NEXTN", sites=sites)
+    return AdmitMember(
+        file=file,
+        scope=scope,
+        like="EAGLE",
+        new="NEXTN",
+        sites=sites,
+        releases=releases,
+    )
 
 
-def admit_member(file: str, sites: int = 1, scope: str = "") -> Edit:
+def admit_member(
+    file: str, sites: int = 1, scope: str = "", releases: str = ""
+) -> Edit:
     """Let the enum member NEXTN through wherever a file lets EAGLE through."""
     return AdmitMember(
-        file=file, scope=scope, like=f"{ENUM}.EAGLE", new=f"{ENUM}.NEXTN", sites=sites
+        file=file,
+        scope=scope,
+        like=f"{ENUM}.EAGLE",
+        new=f"{ENUM}.NEXTN",
+        sites=sites,
+        releases=releases,
     )
 
 
@@ -144,7 +160,7 @@ SITES = (
     admit_string("srt/layers/attention/attention_registry.py"),
     admit_string("srt/speculative/adaptive_spec_params.py"),
     admit_string("srt/arg_groups/deepseek_v4_hook.py", sites=2),
-    admit_string("srt/arg_groups/kv_shard_hook.py"),
+    admit_string("srt/arg_groups/kv_shard_hook.py", releases=">=0.5.23"),
     admit_string("srt/arg_groups/kv_cache_hook.py", sites=4),
     admit_string("srt/arg_groups/validation_hook.py", sites=2),
     admit_string(SPEC_HOOK, scope="_should_auto_enable_hip_rejection_sampling"),
@@ -154,9 +170,11 @@ SITES = (
     admit_string("srt/arg_groups/model_overrides/mimo_v2.py"),
     admit_string("srt/arg_groups/overrides.py", sites=2),
     admit_string("srt/arg_groups/lora_hook.py"),
-    admit_member("srt/managers/scheduler_components/metrics_reporter.py"),
-    admit_member("srt/mem_cache/page_interleave.py"),
-    admit_member("srt/mem_cache/kv_cache_configurator.py"),
+    admit_member(
+        "srt/managers/scheduler_components/metrics_reporter.py", releases=">=0.5.23"
+    ),
+    admit_member("srt/mem_cache/page_interleave.py", releases=">=0.5.23"),
+    admit_member("srt/mem_cache/kv_cache_configurator.py", releases=">=0.5.23"),
 )
 
 PATCH = Patch(

@@ -1,7 +1,7 @@
 """NVFP4 experts on Triton kernels, and in PyTorch on the CPU."""
 
 from patches.engine.edits import AddImport, Insert, ReplaceExpression
-from patches.engine.patch import Patch
+from patches.engine.patch import Edit, Patch
 from patches.engine.place import Find
 
 MOE_UTILS = "srt/layers/moe/utils.py"
@@ -36,6 +36,30 @@ def when(condition: str, *blocks: str) -> str:
     """An if statement around blocks of statements."""
     lines = "\n".join(block.strip("\n") for block in blocks).splitlines()
     return "\n".join([f"if {condition}:", *(f"    {line}" for line in lines)])
+
+
+def choose_at_construction(
+    releases: str, condition: str, guard: str
+) -> tuple[Edit, ...]:
+    """Let a W4A4 scheme that takes the Triton kernels pass the check for Blackwell."""
+    check = Find("if", mentions=(condition,))
+    init = f"{W4A4_SCHEME}.__init__"
+    return (
+        Insert(
+            file=W4A4,
+            releases=releases,
+            scope=init,
+            before=check,
+            code=f"self.use_nvfp4_triton = {guard}use_nvfp4_triton_moe()",
+        ),
+        ReplaceExpression(
+            file=W4A4,
+            releases=releases,
+            scope=init,
+            at=check,
+            code="__original__ and not self.use_nvfp4_triton",
+        ),
+    )
 
 
 SELECTION = (
@@ -133,20 +157,11 @@ COMPRESSED_EXPERTS = (
         module="sglang.srt.layers.moe.utils",
         names=("use_nvfp4_triton_moe",),
     ),
-    Insert(
-        file=W4A4,
-        scope=f"{W4A4_SCHEME}.__init__",
-        before=Find("if", mentions=("requires_blackwell",)),
-        code="""
-        self.use_nvfp4_triton = self.requires_blackwell and use_nvfp4_triton_moe()
-        """,
+    *choose_at_construction(
+        ">=0.5.23", "requires_blackwell", "self.requires_blackwell and "
     ),
-    ReplaceExpression(
-        file=W4A4,
-        scope=f"{W4A4_SCHEME}.__init__",
-        at=Find("if", mentions=("requires_blackwell",)),
-        code="__original__ and not self.use_nvfp4_triton",
-    ),
+    # Every subclass ran on Blackwell only.
+    *choose_at_construction("<0.5.23", "is_blackwell", ""),
     ReplaceExpression(
         file=W4A4,
         scope=f"{W4A4_SCHEME}.load_up_proj_weight_first",

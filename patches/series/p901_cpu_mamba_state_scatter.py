@@ -5,6 +5,7 @@ from patches.engine.patch import Patch
 from patches.engine.place import Find
 
 FILE = "kernels/ops/mamba/mamba_state_scatter_triton.py"
+LAUNCH = Find("call statement", "_launch_track_mamba_states")
 
 SCATTER_CPU = '''
 def _scatter_with_mask_cpu(
@@ -60,12 +61,20 @@ def call_scatter(function: str, before: Find) -> Insert:
     )
 
 
-def call_track(function: str, conv: str, ssm: str, slot_dim: int) -> Insert:
+def call_track(
+    function: str,
+    conv: str,
+    ssm: str,
+    slot_dim: int,
+    releases: str,
+    before: Find,
+) -> Insert:
     """Leave a fused track for its CPU form."""
     return Insert(
         file=FILE,
+        releases=releases,
         scope=function,
-        before=Find("call statement", "_launch_track_mamba_states"),
+        before=before,
         code=f"""
         if {conv}.is_cpu:
             for states in ({conv}, {ssm}):
@@ -98,9 +107,38 @@ followed, and values are cast to the destination's dtype.
     edits=(
         Insert(file=FILE, after="_prepare_src_rows", code=SCATTER_CPU),
         Insert(file=FILE, before="track_mamba_states_if_needed", code=TRACK_CPU),
-        call_track("track_mamba_states_if_needed", "conv_states", "ssm_states", 0),
         call_track(
-            "track_mamba_states_all_layers", "conv_states_pool", "ssm_states_pool", 1
+            "track_mamba_states_if_needed",
+            "conv_states",
+            "ssm_states",
+            0,
+            releases=">=0.5.23",
+            before=LAUNCH,
+        ),
+        call_track(
+            "track_mamba_states_all_layers",
+            "conv_states_pool",
+            "ssm_states_pool",
+            1,
+            releases=">=0.5.23",
+            before=LAUNCH,
+        ),
+        # Before 0.5.23 each function launched a kernel of its own.
+        call_track(
+            "track_mamba_states_if_needed",
+            "conv_states",
+            "ssm_states",
+            0,
+            releases="<0.5.23",
+            before=Find("assign", "conv_state_numel_per_row"),
+        ),
+        call_track(
+            "track_mamba_states_all_layers",
+            "conv_states_pool",
+            "ssm_states_pool",
+            1,
+            releases="<0.5.23",
+            before=Find("assign", "num_layers"),
         ),
         call_scatter(
             "fused_mamba_state_scatter_with_mask",

@@ -71,11 +71,17 @@ the distribution is that of the same server without speculation.
             file=EAGLE,
             module="sglang.kernels.ops.sampling.renorm_torch",
             names=("top_k_top_p_renorm_probs_torch",),
-            after="sglang.kernels.ops.sampling.renorm",
+            after="sglang.kernels.ops.sampling",
         ),
-        AddImport(file=VERIFY_OPS, module="sglang.srt.utils", names=("is_cpu",)),
+        AddImport(
+            file=VERIFY_OPS,
+            releases=">=0.5.23",
+            module="sglang.srt.utils",
+            names=("is_cpu",),
+        ),
         Insert(
             file=VERIFY_OPS,
+            releases=">=0.5.23",
             before=Find("assign", "__all__"),
             code="""
             if is_cpu():
@@ -89,6 +95,33 @@ the distribution is that of the same server without speculation.
                     tree_speculative_sampling_target_only_torch
                 )
             """,
+        ),
+        # Before 0.5.23 the verify step imported its samplers itself.
+        Insert(
+            file=EAGLE,
+            releases="<0.5.23",
+            scope="eagle_sample",
+            after=Find("if", mentions=("_is_npu",), nth=0, of=3),
+            code="""
+            if _is_cpu:
+                from sglang.kernels.ops.speculative.verify_sampling_torch import (
+                    chain_speculative_sampling_torch,
+                    tree_speculative_sampling_target_only_torch,
+                )
+
+                chain_speculative_sampling_triton = chain_speculative_sampling_torch
+                tree_speculative_sampling_target_only = (
+                    tree_speculative_sampling_target_only_torch
+                )
+            """,
+        ),
+        ReplaceExpression(
+            file=EAGLE,
+            releases="<0.5.23",
+            scope="eagle_sample",
+            at=Find("not", mentions=("_is_npu",)),
+            code="not (_is_npu or _is_cpu)",
+            sites=2,
         ),
     ),
     overlay=(VERIFY_TORCH, RENORM_TORCH),

@@ -15,11 +15,18 @@ def run_eagerly(file: str, sites: int = 1, flag: str = "_is_cpu") -> Edit:
     )
 
 
-def add_flag(file: str) -> tuple[Edit, ...]:
+def add_flag(file: str, releases: str = "") -> tuple[Edit, ...]:
     """Define ``_is_cpu`` beside ``_is_npu``."""
     return (
-        AddImport(file=file, module="sglang.srt.utils", names=("is_cpu",)),
-        Insert(file=file, after=Find("assign", "_is_npu"), code="_is_cpu = is_cpu()"),
+        AddImport(
+            file=file, releases=releases, module="sglang.srt.utils", names=("is_cpu",)
+        ),
+        Insert(
+            file=file,
+            releases=releases,
+            after=Find("assign", "_is_npu"),
+            code="_is_cpu = is_cpu()",
+        ),
     )
 
 
@@ -45,11 +52,16 @@ Run these helpers eagerly there, as NPU does: they touch a few rows a step.
         run_eagerly(PENALTY),
         *add_flag(OVERLAP),
         run_eagerly(OVERLAP),
-        *add_flag(SPEC_UTILS),
-        ReplaceExpression(
-            file=SPEC_UTILS,
-            at=Find("keyword", "disable"),
-            code="_is_npu or _is_xpu or _is_cpu",
+        *add_flag(SPEC_UTILS, releases=">=0.5.23"),
+        *(
+            ReplaceExpression(
+                file=SPEC_UTILS,
+                releases=releases,
+                at=Find("keyword", "disable"),
+                code="_is_npu or _is_xpu or _is_cpu",
+                sites=sites,
+            )
+            for releases, sites in ((">=0.5.23", 1), ("<0.5.23", 2))
         ),
         AddImport(file=SAMPLER, module="sglang.srt.utils.common", names=("is_cpu",)),
         run_eagerly(SAMPLER, flag="is_cpu()"),

@@ -13,11 +13,11 @@ from sglang.srt.configs.device_config import DeviceConfig
 from sglang.srt.configs.load_config import LoadConfig, LoadFormat
 from sglang.srt.configs.model_config import ModelConfig
 from sglang.srt.layers.layer_boundary.stage import check_stage_producers
-from sglang.srt.layers.moe.utils import resolve_shared_experts_config
 from sglang.srt.model_loader.loader import (
     BaseModelLoader,
     DefaultModelLoader,
     _get_quantization_config,
+    build_scope,
 )
 from sglang.srt.model_loader.utils import set_default_torch_dtype
 from sglang.srt.model_loader.weight_utils import initialize_dummy_weights
@@ -105,12 +105,10 @@ def _build(
     plan: HeadPlan | None,
 ) -> MTPHead:
     quant_config = _quant_config(model_config, load_config, plan)
-    shared_experts = resolve_shared_experts_config(
-        MTPHead, model_config.hf_config, quant_config
-    )
-    with get_model().override(shared_experts=shared_experts):
+    hf_config = model_config.hf_config
+    with build_scope(MTPHead, hf_config, quant_config) as shared_experts:
         head = MTPHead(
-            model_config.hf_config,
+            hf_config,
             quant_config,
             SharedTables.of(target),
             plan.num_layers if plan else _configured_layers(model_config),
