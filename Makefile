@@ -27,9 +27,10 @@ environment: $(READY)
 demo: environment
 	@$(VENV)/bin/python -m demo $(if $(MODEL),--model "$(MODEL)") -- $(ARGS)
 
-# The wheel of the fork for this Python, in dist/.
+# The wheels of the fork for every Python and platform, checksums and a bill of
+# materials, in dist/. `python -m fork wheel` builds the one for this Python alone.
 dist: environment
-	@$(VENV)/bin/python -m fork wheel dist
+	@$(VENV)/bin/python -m fork release dist
 
 lint: environment
 	$(VENV)/bin/ruff check .
