@@ -8,7 +8,7 @@ import pytest
 
 from fork.errors import BuildError
 from fork.fetch import fetch_release
-from fork.pin import read_pin
+from fork.pin import read_pin, read_pins
 from patches.engine.apply import PatchedTree
 from patches.engine.edits import (
     AddArgument,
@@ -112,16 +112,20 @@ def test_an_edit_for_other_releases_is_left_out(package: Path) -> None:
     assert tree.apply(patch_of(new)) == []
 
 
-def test_the_table_has_a_row_for_each_patch_and_says_whether_the_fork_builds(
-    upstream_wheel: Path, monkeypatch: pytest.MonkeyPatch
+def test_every_pinned_release_builds_and_the_table_shows_the_older_ones(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("SGLANG_UPSTREAM_WHEEL", str(upstream_wheel.parent))
-    pin = read_pin()
-    (release,) = check_releases(pin.name, [pin.version])
-    rows = table([release]).splitlines()
-    assert len(rows) == len(load_series()) + 3
-    assert rows[-1] == "| **the fork** | builds |"
-    assert list(misfits(release)) == []
+    releases = check_releases("sglang", resolve_versions("sglang", ["0.5.20.."]))
+    shown = table(releases)
+    with capsys.disabled():
+        print(f"\n{shown}")
+    assert len(shown.splitlines()) == len(load_series()) + 3
+    by_version = {release.version: release for release in releases}
+    assert {"0.5.20", "0.5.21", "0.5.22", "0.5.23"} <= by_version.keys()
+    for pin in read_pins():
+        assert list(misfits(by_version.pop(pin.version))) == []
+    for release in by_version.values():
+        assert release.fits == (list(misfits(release)) == [])
 
 
 def test_a_release_with_a_moved_place_does_not_build(package: Path) -> None:
