@@ -1,6 +1,6 @@
 """The two places in upstream's EAGLE worker that a worker with its own draft fills."""
 
-from patches.engine.edits import Insert, ReplaceExpression
+from patches.engine.edits import AddArgument, Insert, ReplaceExpression
 from patches.engine.patch import Edit, Patch
 from patches.engine.place import Find
 
@@ -22,6 +22,39 @@ def build_scope(releases: str, body: str) -> Edit:
         ''',
     )
 
+
+# What the NEXTN worker calls and 0.5.23 brought.
+SEAMS_THAT_0_5_23_HAS = (
+    Insert(
+        file=WORKER,
+        releases="<0.5.23",
+        scope="EagleDraftWorker",
+        before="__init__",
+        code="""
+        @property
+        def parallel_layout(self):
+            return self.draft_owns_attention
+        """,
+    ),
+    Insert(
+        file="srt/model_executor/runner/base_runner.py",
+        releases="<0.5.23",
+        scope="BaseRunner",
+        before="warmup",
+        code="""
+        def model_context(self):
+            from contextlib import nullcontext
+
+            return nullcontext()
+        """,
+    ),
+    AddArgument(
+        file="srt/model_executor/forward_context.py",
+        releases="<0.5.23",
+        at="forward_context",
+        code="forward_batch=None",
+    ),
+)
 
 PATCH = Patch(
     number=690,
@@ -83,17 +116,6 @@ that drafts with something else has to copy their constructors.
             )
             yield None""",
         ),
-        # The draft's placement became an object with 0.5.23; it was a flag before.
-        Insert(
-            file=WORKER,
-            releases="<0.5.23",
-            scope="EagleDraftWorker",
-            before="__init__",
-            code="""
-            @property
-            def parallel_layout(self):
-                return self.draft_owns_attention
-            """,
-        ),
+        *SEAMS_THAT_0_5_23_HAS,
     ),
 )

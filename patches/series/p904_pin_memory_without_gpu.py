@@ -25,10 +25,14 @@ def pin_calls(file: str, sites: int, scope: str = "") -> ReplaceExpression:
     )
 
 
-def pin_arguments(file: str, sites: int) -> ReplaceExpression:
+def pin_arguments(
+    file: str, sites: int, scope: str = "", releases: str = ""
+) -> ReplaceExpression:
     """Turn ``pin_memory=True`` into a question to the platform."""
     return ReplaceExpression(
         file=file,
+        scope=scope,
+        releases=releases,
         at=Find("keyword", "pin_memory"),
         code="is_pin_memory_available()",
         sites=sites,
@@ -59,6 +63,18 @@ Ask `is_pin_memory_available()` in each, through a small helper `maybe_pin_memor
         ),
         AddImport(file=SCHEDULE_BATCH, module=UTILS, names=("maybe_pin_memory",)),
         pin_calls(SCHEDULE_BATCH, 1, scope="ScheduleBatch.prepare_for_decode"),
+        AddImport(
+            file=SCHEDULE_BATCH,
+            releases="<0.5.23",
+            module=UTILS,
+            names=("is_pin_memory_available",),
+        ),
+        pin_arguments(
+            SCHEDULE_BATCH,
+            1,
+            scope="set_mamba_track_indices_from_reqs",
+            releases="<0.5.23",
+        ),
         AddImport(
             file=LORA_LAYERS,
             module=UTILS,
