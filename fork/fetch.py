@@ -115,9 +115,14 @@ def _reason(result: subprocess.CompletedProcess[str]) -> str:
     return (result.stderr.strip().splitlines() or ["pip said nothing"])[-1]
 
 
-def _check_hash(path: Path, wheel: PinnedWheel) -> None:
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file, in hexadecimal."""
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check_hash(path: Path, wheel: PinnedWheel) -> None:
+    found = sha256_of(path)
     if found != wheel.sha256:
         raise BuildError(
             f"{path}: the sha256 is not the pinned one.\n"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from fork.fetch import sha256_of
 from fork.pin import REPOSITORY, Pin, read_pins
 from fork.sbom import write_sbom
 from fork.wheel import build_fork_wheel
@@ -30,11 +30,7 @@ def build_release(pin: Pin, directory: Path) -> list[Path]:
 def write_checksums(files: Iterable[Path], directory: Path) -> Path:
     """Write what ``sha256sum --check`` reads."""
     path = directory / CHECKSUMS
-    lines = []
-    for file in sorted(files):
-        with file.open("rb") as content:
-            digest = hashlib.file_digest(content, "sha256").hexdigest()
-        lines.append(f"{digest}  {file.name}\n")
+    lines = [f"{sha256_of(file)}  {file.name}\n" for file in sorted(files)]
     path.write_text("".join(lines))
     return path
 

@@ -20,6 +20,7 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 from packaging.requirements import Requirement
 
+from fork.fetch import sha256_of
 from fork.pin import Pin
 from patches.series import load_series
 
@@ -37,7 +38,7 @@ def write_sbom(pin: Pin, lock: Path, wheels: Sequence[Path], path: Path) -> None
         type=ComponentType.FRAMEWORK,
         bom_ref=f"{pin.name}-{pin.fork_version}",
         purl=_purl(pin.name, pin.fork_version),
-        components=[_file(wheel) for wheel in wheels],
+        components=[_file(wheel.name, sha256_of(wheel)) for wheel in wheels],
         pedigree=Pedigree(ancestors=[_upstream(pin)], patches=list(_patches(pin))),
     )
     bom = Bom(
@@ -57,15 +58,7 @@ def _upstream(pin: Pin) -> Component:
         type=ComponentType.FRAMEWORK,
         bom_ref=f"{pin.name}-{pin.version}",
         purl=_purl(pin.name, pin.version),
-        components=[
-            Component(
-                name=wheel.filename,
-                type=ComponentType.FILE,
-                bom_ref=wheel.filename,
-                hashes=[HashType(alg=HashAlgorithm.SHA_256, content=wheel.sha256)],
-            )
-            for wheel in pin.wheels
-        ],
+        components=[_file(wheel.filename, wheel.sha256) for wheel in pin.wheels],
     )
 
 
@@ -80,8 +73,13 @@ def _patches(pin: Pin) -> Iterator[Patch]:
             yield Patch(type=PatchClassification.UNOFFICIAL, resolves=[title])
 
 
-def _file(path: Path) -> Component:
-    return Component.for_file(absolute_file_path=str(path), path_for_bom=path.name)
+def _file(name: str, sha256: str) -> Component:
+    return Component(
+        name=name,
+        type=ComponentType.FILE,
+        bom_ref=name,
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=sha256)],
+    )
 
 
 def _dependencies(lock: Path) -> Iterator[Component]:
