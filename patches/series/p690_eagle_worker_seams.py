@@ -50,4 +50,5 @@ that drafts with something else has to copy their constructors.
             code="draft_worker_class: type[EagleDraftWorker] = EagleDraftWorker",
         ),
     ),
+    tests=("unit/speculative/test_eagle_worker_seams.py",),
 )
