@@ -11,10 +11,12 @@ from wheel.wheelfile import WheelFile
 
 from fork.errors import BuildError
 from fork.fetch import fetch_wheel
-from fork.pin import read_pin
-from fork.tree import OVERLAY
+from fork.pin import REPOSITORY, read_pin
+from fork.tree import KERNELS
 from patches.engine.apply import PatchedTree, PatchError, apply_series
 from patches.engine.export import Export, run_git, tree_of_wheel
+from patches.engine.patch import Patch
+from patches.engine.proof import Trees
 from patches.releases import check_releases, misfits, resolve_versions, table
 from patches.series import load_series
 
@@ -66,6 +68,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     exported.add_argument(
         "--out", type=Path, default=Path("dist/series"), help="folder for the series"
+    )
+    exported.add_argument(
+        "--check",
+        nargs="*",
+        type=int,
+        metavar="NUMBER",
+        help="run each commit's own tests, with it and without it, or those of some "
+        "patches; all take half an hour",
     )
     exported.set_defaults(run=_export)
     return parser
@@ -123,10 +133,25 @@ def _export(options: argparse.Namespace) -> int:
                 Path(scratch), "clone", "--quiet", str(options.tree.resolve()),
                 str(repository),
             )  # fmt: skip
-        export = Export(repository, options.out, OVERLAY, read_pin().version)
-        for path in export.run(load_series()):
+        export = Export(repository, options.out, REPOSITORY, read_pin().version)
+        series = load_series()
+        for path in export.run(series):
             print(path)
-    return 0
+        if options.check is None:
+            return 0
+        trees = Trees(repository, Path(scratch) / "trees", KERNELS)
+        return _prove(trees, series, set(options.check))
+
+
+def _prove(trees: Trees, series: list[Patch], asked: set[int]) -> int:
+    """Print the proof of each patch, or of those asked for; 0 if all of them hold."""
+    status = 0
+    for position, patch in enumerate(series):
+        if not asked or patch.number in asked:
+            proof = trees.prove(patch, commits_after=len(series) - position - 1)
+            print(proof, flush=True)
+            status |= not proof.holds
+    return status
 
 
 def _unpack_pinned(directory: Path) -> Path:

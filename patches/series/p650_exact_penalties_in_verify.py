@@ -179,6 +179,8 @@ PATCH = Patch(
     number=650,
     title="[Fix] Apply penalties exactly in EAGLE verify",
     message="""\
+## Motivation
+
 With speculation, `repetition_penalty`, `frequency_penalty`, `presence_penalty` and
 `min_new_tokens` give other text than without:
 
@@ -189,11 +191,25 @@ With speculation, `repetition_penalty`, `frequency_penalty`, `presence_penalty` 
 - penalizers are kept in a set of classes, so that in each process another one comes
   first, and a factor and a term do not commute.
 
+## Modifications
+
 Take in every committed token, and penalise each row with the drafts on its path (a
 chain or a tree). A request that is retracted gets its counts back when it resumes.
 Nothing synchronises the device. Where the overlap schedule runs, the tokens of the step
 in flight are counted one step late, as they are without speculation.
+
+## Accuracy Tests
+
+On the CPU, in float32: each row against the same penalizers fed one token at a time. In
+the fork's server tests, answers with penalties are the same with speculation and
+without.
+
+## Benchmark and Profiling
+
+None. For each step the counts of the drafts on a path are added, in a few tensor
+operations; what they cost on a GPU was not measured.
 """,
     edits=(*PENALIZERS, *COMMITTED_TOKENS, *VERIFY_ROWS, *SAME_ORDER),
     overlay=(DRAFT_PATHS,),
+    tests=("unit/sampling/test_draft_path_penalties.py",),
 )

@@ -13,14 +13,23 @@ PATCH = Patch(
     number=905,
     title="[Fix] Honour sampling parameters in speculative verify on CPU",
     message="""\
+## Motivation
+
 `eagle_sample` commits the argmax on the CPU whatever the request's temperature, so the
 output is greedy after the first token without a word.
+
+## Modifications
 
 Add PyTorch versions of the two verify samplers,
 `tree_speculative_sampling_target_only` and the rejection sampler with block
 verification, and resolve them on the CPU. Top-k and
 top-p are applied jointly, as the CPU's `pytorch` sampling backend applies them, so
 the distribution is that of the same server without speculation.
+
+## Accuracy Tests
+
+10,000 samples of each kind of verify against the target's distribution (chi-square),
+and the filters against those of the sampler without speculation.
 """,
     edits=(
         ReplaceExpression(
@@ -125,4 +134,5 @@ the distribution is that of the same server without speculation.
         ),
     ),
     overlay=(VERIFY_TORCH, RENORM_TORCH),
+    tests=("unit/speculative/test_verify_sampling_on_cpu.py",),
 )
