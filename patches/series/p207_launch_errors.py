@@ -5,8 +5,6 @@ from patches.engine.patch import Edit, Patch
 from patches.engine.place import Find
 
 MODULE = "sglang.srt.arg_groups.launch_error"
-LAUNCH = "launch_server.py"
-SERVE = "cli/serve.py"
 SCHEDULER = "srt/managers/scheduler.py"
 
 
@@ -16,7 +14,9 @@ def end_with_message(file: str, scope: str = "") -> Edit:
         file=file,
         scope=scope,
         at=Find("call statement", "run_server"),
-        code="""
+        code=f"""
+        from {MODULE} import exit_on_launch_error
+
         with exit_on_launch_error():
             run_server(server_args)
         """,
@@ -24,19 +24,8 @@ def end_with_message(file: str, scope: str = "") -> Edit:
 
 
 COMMANDS = (
-    Insert(
-        file=LAUNCH,
-        before=Find("import", "sglang.srt.arg_groups.overrides"),
-        code=f"from {MODULE} import exit_on_launch_error",
-    ),
-    end_with_message(LAUNCH),
-    Insert(
-        file=SERVE,
-        scope="_run_llm",
-        before=Find("import", "sglang.srt.server_args"),
-        code=f"from {MODULE} import exit_on_launch_error",
-    ),
-    end_with_message(SERVE, "_run_llm"),
+    end_with_message("launch_server.py"),
+    end_with_message("cli/serve.py", scope="_run_llm"),
 )
 
 LOADING = (
@@ -55,7 +44,7 @@ LOADING = (
 
 PATCH = Patch(
     number=207,
-    title="[Misc] End the command with the message of an error that users can put right",
+    title="[Misc] End the command with the message of an error users can put right",
     message="""\
 ## Motivation
 

@@ -73,6 +73,7 @@ def test_commands_on_broken_checkpoints_print_the_message_alone(broken) -> None:
             assert word in message
 
 
+@pytest.mark.exhaustive
 def test_what_a_scheduler_refuses_is_no_traceback_either() -> None:
     """Decode graphs are refused where they would be captured, in another process."""
     config = ServerConfig(
