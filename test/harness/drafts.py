@@ -43,7 +43,11 @@ class Drafts:
         return cls(
             sum(part.num_verifies for part in parts),
             tuple(
-                sum(part.accepted[position] for part in parts if position < len(part.accepted))
+                sum(
+                    part.accepted[position]
+                    for part in parts
+                    if position < len(part.accepted)
+                )
                 for position in range(width)
             ),
             sum(part.proposed for part in parts),

@@ -79,7 +79,7 @@ SERVERS = {
 }
 
 
-# Eight requests do not fit together, and are let in all the same.
+# Ten requests do not fit together, and are let in all the same.
 SMALL_POOL_TOKENS = 512
 SMALL_POOL = SharedServer(
     "dense",

@@ -24,8 +24,10 @@ from harness.servers import SMALL_POOL_TOKENS
 from local_server import ServerConfig
 
 NEW_TOKENS = 48
-TOGETHER = 8
+TOGETHER = 10
 RETRACTED_TOKENS = 80
+# The state of linear attention is kept at multiples of this many tokens of an answer.
+TRACK_INTERVAL = 256
 
 pytestmark = pytest.mark.parametrize("server", ["dense_small_pool"], indirect=True)
 
@@ -52,7 +54,8 @@ def fresh(
     """The first answers of the server after its start."""
     small, _ = server_pool.get(configs["dense_small_pool"], configs["dense_alias"])
     tokenizer = AutoTokenizer.from_pretrained(dense_model)
-    prompts = prompts_of_many_lengths(tokenizer)[-3:]
+    *prompts, longest = prompts_of_many_lengths(tokenizer)[-3:]
+    prompts.append(longest[: TRACK_INTERVAL - NEW_TOKENS // 2])
     completions = [generate(small, prompt) for prompt in prompts]
     assert not any(completion.meta["cached_tokens"] for completion in completions)
     return Fresh(prompts, [Outcome.of(completion) for completion in completions])
@@ -61,6 +64,7 @@ def fresh(
 def test_radix_hit(server: Client, fresh: Fresh) -> None:
     """On the KV of a prompt, and on the KV of what was drafted after it."""
     server.flush_cache()
+    assert len(fresh.prompts[-1]) < TRACK_INTERVAL < len(fresh.prompts[-1]) + NEW_TOKENS
     for prompt, outcome in zip(fresh.prompts, fresh.outcomes, strict=True):
         generate(server, prompt)
         again = generate(server, prompt)
@@ -69,7 +73,9 @@ def test_radix_hit(server: Client, fresh: Fresh) -> None:
 
         longer = [*prompt, *outcome.token_ids]
         on_cache = generate(server, longer)
-        assert on_cache.meta["cached_tokens"] > len(prompt)
+        in_answer = len(prompt) < TRACK_INTERVAL < len(longer)
+        cached = on_cache.meta["cached_tokens"]
+        assert cached > len(prompt) if in_answer else cached > len(prompt) // 2
         server.flush_cache()
         anew = generate(server, longer)
         assert not anew.meta["cached_tokens"]
@@ -83,7 +89,10 @@ def test_flush(server: Client, fresh: Fresh) -> None:
 
 
 def test_retraction(server: Client, fresh: Fresh) -> None:
-    """Each part of a retracted answer drafts like a request for that part alone."""
+    """Each part of a retracted answer drafts like a request for that part alone.
+
+    A request that ignores the end token would be let in with room for all its tokens.
+    """
     server.flush_cache()
     prompts = held_out_prompts()[:TOGETHER]
     with ThreadPoolExecutor(TOGETHER) as threads:
@@ -99,12 +108,10 @@ def test_retraction(server: Client, fresh: Fresh) -> None:
         tokens = [token for part in parts for token in part.token_ids]
         assert tuple(tokens) == chunks[-1].token_ids
         assert Drafts.of(chunks[-1]) == Drafts.sum(map(Drafts.of, parts))
-    assert num_retracted >= 2
+    assert num_retracted
 
 
-def test_weight_update_from_disk(
-    server: Client, fresh: Fresh, tmp_path: Path
-) -> None:
+def test_weight_update_from_disk(server: Client, fresh: Fresh, tmp_path: Path) -> None:
     """Another head drafts other tokens; the old one again drafts as it did."""
     update_weights(server, without_fc(tmp_path))
     for prompt, outcome in zip(fresh.prompts, fresh.outcomes, strict=True):
@@ -135,7 +142,7 @@ def assert_fresh(server: Client, fresh: Fresh) -> None:
 
 
 def greedy(num_tokens: int) -> dict[str, object]:
-    return {"temperature": 0, "max_new_tokens": num_tokens, "ignore_eos": True}
+    return {"temperature": 0, "max_new_tokens": num_tokens}
 
 
 def generate(server: Client, prompt: Sequence[int]) -> Completion:
