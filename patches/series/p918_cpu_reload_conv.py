@@ -16,7 +16,7 @@ it is loaded. `update_weights_from_disk` then copies three dimensions into two, 
 rollback does the same, and the scheduler dies. What the layer was built with, and what
 linear attention reads, is the tensor from before.
 
-Give the layer that tensor back before weights are loaded again; it is packed anew after.
+Give the layer that tensor back before weights are loaded again; loading packs it anew.
 """,
     edits=(
         Insert(
@@ -36,7 +36,7 @@ Give the layer that tensor back before weights are loaded again; it is packed an
 
 
             def restore_conv_weight(module) -> None:
-                """Make the unpacked weight of a convolution the one that loading fills."""
+                """Let loading fill the unpacked weight of a convolution again."""
                 loaded = module.__dict__.pop(_LOADED_CONV_WEIGHT, None)
                 if loaded is not None:
                     setattr(module, *loaded)

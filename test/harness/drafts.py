@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from harness.client import Completion
 
@@ -25,6 +26,9 @@ class Drafts:
     @classmethod
     def of(cls, completion: Completion) -> Drafts:
         meta = completion.meta
+        if "spec_verify_ct" not in meta:
+            # The prefill made the only token.
+            return cls(0, (), 0)
         histogram = meta["spec_correct_drafts_histogram"]
         assert sum(histogram) == meta["spec_verify_ct"]
         accepted = [sum(histogram[position:]) for position in range(1, len(histogram))]
@@ -39,17 +43,10 @@ class Drafts:
     def sum(cls, parts: Iterable[Drafts]) -> Drafts:
         """Return the drafts of several completions together."""
         parts = list(parts)
-        width = max(len(part.accepted) for part in parts)
+        by_position = zip_longest(*(part.accepted for part in parts), fillvalue=0)
         return cls(
             sum(part.num_verifies for part in parts),
-            tuple(
-                sum(
-                    part.accepted[position]
-                    for part in parts
-                    if position < len(part.accepted)
-                )
-                for position in range(width)
-            ),
+            tuple(map(sum, by_position)),
             sum(part.proposed for part in parts),
         )
 

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.client import Client, Completion
+from harness.drafts import Drafts
 from harness.prompts import held_out_prompts
 
 NUM_REQUESTS = 200
-THREADS = 8
+THREADS = 16
 STEPS = 3
 
 Counters = dict[tuple[str, str], float]
@@ -28,22 +29,15 @@ def test_counters_add_up_with_meta_info(nextn: Client) -> None:
         )
     after = scrape(nextn)
     counted = {key: after[key] - before.get(key, 0.0) for key in after}
-    accepted = [0] * STEPS
-    verifies = 0
-    for completion in completions:
-        histogram = completion.meta["spec_correct_drafts_histogram"]
-        verifies += completion.meta["spec_verify_ct"]
-        for position in range(STEPS):
-            accepted[position] += sum(histogram[position + 1 :])
-    assert verifies > NUM_REQUESTS
-    for position in range(STEPS):
+    drafts = Drafts.sum(map(Drafts.of, completions))
+    assert drafts.num_verifies > NUM_REQUESTS
+    assert drafts.proposed == drafts.num_verifies * STEPS
+    assert len(drafts.accepted) == STEPS
+    for position, accepted in enumerate(drafts.accepted):
         key = str(position)
-        assert counted["sglang:spec_proposed_drafts_total", key] == verifies
-        assert counted["sglang:spec_correct_drafts_total", key] == accepted[position]
-    assert counted["sglang:spec_verify_calls_total", ""] == verifies
-    metas = [completion.meta for completion in completions]
-    assert sum(meta["spec_num_proposed_drafts"] for meta in metas) == verifies * STEPS
-    assert sum(meta["spec_num_correct_drafts"] for meta in metas) == sum(accepted)
+        assert counted["sglang:spec_proposed_drafts_total", key] == drafts.num_verifies
+        assert counted["sglang:spec_correct_drafts_total", key] == accepted
+    assert counted["sglang:spec_verify_calls_total", ""] == drafts.num_verifies
 
 
 def test_gauges_have_a_rate_for_each_position(nextn: Client) -> None:
@@ -60,8 +54,8 @@ def test_gauges_have_a_rate_for_each_position(nextn: Client) -> None:
 
 
 def complete(client: Client, prompt: str, number: int) -> Completion:
-    """From one new token, which needs no verify step, to sixteen."""
-    return client.generate(prompt, sampling(1 + number % 16))
+    """From one new token, which needs no verify step, to twelve."""
+    return client.generate(prompt, sampling(1 + number % 12))
 
 
 def sampling(new_tokens: int) -> dict[str, object]:

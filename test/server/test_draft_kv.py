@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,6 @@ from harness.drafts import Drafts, Outcome
 from harness.models import DENSE_MODEL
 from harness.pool import ServerPool
 from harness.prompts import held_out_prompts, prompts_of_many_lengths
-from harness.servers import SMALL_POOL_TOKENS
 from local_server import ServerConfig
 
 NEW_TOKENS = 48
@@ -157,7 +157,7 @@ def stream(server: Client, prompt: str) -> list[Completion]:
 def starts_of_parts(chunks: Sequence[Completion]) -> list[int]:
     """How many tokens there were at the start and at each retraction."""
     starts = [0]
-    for before, after in zip(chunks, chunks[1:], strict=False):
+    for before, after in pairwise(chunks):
         if after.meta["num_retractions"] > before.meta["num_retractions"]:
             starts.append(before.meta["completion_tokens"])
     return starts
