@@ -157,19 +157,8 @@ REPORT = (
     AddImport(
         file=LAUNCH,
         module=f"{REMAP}.report",
-        names=("RemapError", "log_remap_report"),
+        names=("log_remap_report",),
         after="sglang.srt.arg_groups.overrides",
-    ),
-    ReplaceStatement(
-        file=LAUNCH,
-        scope="run_server",
-        at=Find("call statement", "server_args.resolve_once"),
-        code="""
-        try:
-            server_args.resolve_once()
-        except RemapError as error:
-            sys.exit(str(error))
-        """,
     ),
     Insert(
         file=LAUNCH,

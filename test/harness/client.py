@@ -103,8 +103,11 @@ class Client:
         return [Completion.of(answer) for answer in response.json()]
 
     def flush_cache(self) -> None:
-        """Empty the radix cache; no request may be running."""
-        self.http.post("/flush_cache").raise_for_status()
+        """Empty the radix cache; no request may be running.
+
+        The scheduler may be a step behind the last answer, and is waited for.
+        """
+        self.http.post("/flush_cache", params={"timeout": 30}).raise_for_status()
 
     def stream(
         self, prompt: Prompt, sampling: dict[str, Any], **request: Any

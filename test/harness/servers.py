@@ -1,4 +1,4 @@
-"""The servers that tests share. Each start costs half a minute, so there are five.
+"""The servers that tests share. Each start costs half a minute, so they are few.
 
 | name | model | speculation | radix cache | overlap | tp |
 | --- | --- | --- | --- | --- | --- |
@@ -7,6 +7,9 @@
 | moe_nextn | MoE | NEXTN | extra_buffer | upstream's choice | 1 |
 | moe_plain | MoE | none | extra_buffer | upstream's choice | 1 |
 | tensor_parallel_nextn | dense | NEXTN | no_buffer | off | 2 |
+
+Three more have one test file each: the small pool of test_draft_kv.py, which retracts
+requests and must be fresh, and the aliases that test_alias.py compares NEXTN with.
 
 Every one splits its prompts: a chunk is smaller than the longest prompt. dense_plain
 is what dense_nextn is compared with; it runs without overlap, since with it upstream
@@ -68,9 +71,45 @@ class SharedServer:
 
 
 SERVERS = {
-    "dense_nextn": SharedServer("dense", True, _EXTRA_BUFFER),
+    "dense_nextn": SharedServer("dense", True, (*_EXTRA_BUFFER, "--enable-metrics")),
     "dense_plain": SharedServer("dense", False, _NO_BUFFER),
     "moe_nextn": SharedServer("moe", True, _EXTRA_BUFFER),
     "moe_plain": SharedServer("moe", False, (*_EXTRA_BUFFER, *_ASKED_IN_VAIN)),
     "tensor_parallel_nextn": SharedServer("dense", True, (*_NO_BUFFER, "--tp", "2")),
+}
+
+
+# Ten requests do not fit together, and are let in all the same.
+SMALL_POOL_TOKENS = 512
+SMALL_POOL = SharedServer(
+    "dense",
+    True,
+    (
+        *_EXTRA_BUFFER,
+        *("--max-total-tokens", str(SMALL_POOL_TOKENS)),
+        *("--schedule-conservativeness", "0.1"),
+    ),
+)
+
+
+def speculating(model: str, algorithm: str, num_steps: int) -> SharedServer:
+    """A server that drafts a chain of ``num_steps`` with the head of ``model``."""
+    speculation = {
+        "--speculative-algorithm": algorithm,
+        "--speculative-num-steps": num_steps,
+        "--speculative-eagle-topk": 1,
+        "--speculative-num-draft-tokens": num_steps + 1,
+    }
+    flags = (str(word) for flag in speculation.items() for word in flag)
+    return SharedServer(model, False, (*_EXTRA_BUFFER, *flags))
+
+
+# In the order in which tests use them, so that none is started twice.
+ALL_SERVERS = {
+    "dense_nextn": SERVERS["dense_nextn"],
+    "dense_plain": SERVERS["dense_plain"],
+    "dense_small_pool": SMALL_POOL,
+    "dense_alias": speculating("dense", "EAGLE", 3),
+    "moe_alias": speculating("moe", "EAGLE", 3),
+    **SERVERS,
 }

@@ -7,14 +7,18 @@ import pytest
 from harness.client import Client
 from harness.pool import ServerPool
 from harness.reference import Reference
-from harness.servers import SERVERS
+from harness.servers import ALL_SERVERS
 from local_server import ServerConfig
 
 
 @pytest.fixture(scope="session")
-def configs(dense_model: str, moe_model: str) -> dict[str, ServerConfig]:
-    folders = {"dense": dense_model, "moe": moe_model}
-    return {name: server.config(folders) for name, server in SERVERS.items()}
+def folders(dense_model: str, moe_model: str) -> dict[str, str]:
+    return {"dense": dense_model, "moe": moe_model}
+
+
+@pytest.fixture(scope="session")
+def configs(folders: dict[str, str]) -> dict[str, ServerConfig]:
+    return {name: server.config(folders) for name, server in ALL_SERVERS.items()}
 
 
 @pytest.fixture
@@ -23,7 +27,7 @@ def server(
     server_pool: ServerPool,
     configs: dict[str, ServerConfig],
 ) -> Client:
-    """The server that a test is parametrised with, by its name in ``SERVERS``."""
+    """The server that a test is parametrised with, by its name in ``ALL_SERVERS``."""
     (client,) = server_pool.get(configs[request.param])
     return client
 
@@ -58,7 +62,7 @@ def moe_reference(moe_model: str) -> Reference:
 @pytest.fixture
 def reference(request: pytest.FixtureRequest) -> Reference:
     """transformers on the model of the server that the test uses."""
-    model = SERVERS[server_name(request.node)].model
+    model = ALL_SERVERS[server_name(request.node)].model
     loaded: Reference = request.getfixturevalue(f"{model}_reference")
     return loaded
 
@@ -66,7 +70,7 @@ def reference(request: pytest.FixtureRequest) -> Reference:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a server together, so that none is started twice."""
-    order = [*SERVERS]
+    order = [*ALL_SERVERS]
     # The first two are alive together; many tests compare them.
     items.sort(key=lambda item: max(1, order.index(server_name(item))))
 
@@ -74,4 +78,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def server_name(item: pytest.Item) -> str:
     callspec = getattr(item, "callspec", None)
     name = callspec.params.get("server") if callspec else None
-    return name if name in SERVERS else "dense_nextn"
+    return name if name in ALL_SERVERS else "dense_nextn"

@@ -11,7 +11,7 @@ def test_error_lists_all_and_starts_nothing(fork: Resolver) -> None:
     resolution = fork.resolve([*TWO_REMAPS, "--remap-policy", "error"], launch=True)
     assert resolution.error is not None
     kind, message = resolution.error
-    assert kind == "SystemExit"
+    assert kind == "RemapError"
     first, *listed, last = message.splitlines()
     assert first == "--remap-policy error: 2 settings would not run as asked."
     settings = {line.split(": ")[0].split(". ")[1] for line in listed}

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from sglang.srt.arg_groups.launch_error import LaunchError
 from sglang.srt.arg_groups.overrides import resolution_result
 from sglang.srt.arg_groups.remap.collect import changed_defaults, collect_remaps
 from sglang.srt.arg_groups.remap.record import Remap, Source
@@ -20,7 +21,7 @@ from sglang.srt.arg_groups.remap.requested import requests_of
 logger = logging.getLogger(__name__)
 
 
-class RemapError(ValueError):
+class RemapError(LaunchError):
     """``--remap-policy error``: what the user asked for is not what would run."""
 
     def __init__(self, remaps: Sequence[Remap]):

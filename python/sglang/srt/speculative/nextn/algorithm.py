@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sglang.srt.arg_groups.launch_error import LaunchError
 from sglang.srt.arg_groups.overrides import record_of
 from sglang.srt.arg_groups.remap.reasons import give_reason
 from sglang.srt.speculative.nextn.support import NextnSupport, nextn_support
@@ -24,7 +25,7 @@ def resolve_nextn_algorithm(cfg: Any, hf_config: Any) -> str:
         hf_config: the target's configuration.
 
     Raises:
-        ValueError: the model has no MTP head that anything could draft with, or the
+        LaunchError: the model has no MTP head that anything could draft with, or the
             head is incomplete.
     """
     asked_otherwise = _option_for_another_draft(cfg)
@@ -37,7 +38,7 @@ def resolve_nextn_algorithm(cfg: Any, hf_config: Any) -> str:
         check_weights=cfg.load_format != "dummy",
     )
     if support.error is not None:
-        raise ValueError(f"--speculative-algorithm NEXTN: {support.error}")
+        raise LaunchError(f"--speculative-algorithm NEXTN: {support.error}")
     if support.plan is not None and support.plan.num_layers > 1:
         return _use_eagle(
             cfg,
@@ -91,8 +92,8 @@ def _use_eagle(cfg: Any, reason: str) -> str:
     return "EAGLE"
 
 
-def _no_head_error(cfg: Any, support: NextnSupport) -> ValueError:
-    return ValueError(
+def _no_head_error(cfg: Any, support: NextnSupport) -> LaunchError:
+    return LaunchError(
         "--speculative-algorithm NEXTN needs a model with an MTP head: "
         f"{support.reason} Use a checkpoint of {cfg.model_path} that ships one, name "
         "a draft with --speculative-algorithm EAGLE --speculative-draft-model-path, "

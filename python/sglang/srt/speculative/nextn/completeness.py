@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from sglang.srt.arg_groups.launch_error import LaunchError
 from sglang.srt.speculative.nextn.checkpoint import HeadCheckpoint
 from sglang.srt.speculative.nextn.head_config import HeadConfig, SparseMLP
 from sglang.srt.speculative.nextn.inventory import Inventory, StoredModule
@@ -60,7 +61,7 @@ class Problem:
         return " ".join(parts) + (f": {', '.join(facts)}" if facts else "")
 
 
-class IncompleteHeadError(ValueError):
+class IncompleteHeadError(LaunchError):
     """A checkpoint's MTP head is not there, not complete, or not as configured.
 
     Attributes:

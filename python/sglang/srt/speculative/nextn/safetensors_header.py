@@ -9,6 +9,8 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
+from sglang.srt.arg_groups.launch_error import LaunchError
+
 # Bits of one element, by the dtype code of the safetensors format.
 DTYPE_BITS = {
     "BOOL": 8,
@@ -38,7 +40,7 @@ DTYPE_BITS = {
 _GIT_LFS_MAGIC = b"version https://git-lfs"
 
 
-class CheckpointError(ValueError):
+class CheckpointError(LaunchError):
     """A checkpoint's files cannot be understood; the message names file and way out."""
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sglang.srt.arg_groups.launch_error import LaunchError
 from sglang.srt.speculative.nextn.architectures import (
     Architecture,
     find_architecture,
@@ -56,7 +57,7 @@ class NextnSupport:
     has_head: bool | None = None
     checkpoint: HeadCheckpoint | None = None
     plan: HeadPlan | None = None
-    error: ValueError | None = None
+    error: LaunchError | None = None
 
 
 def nextn_support(
