@@ -61,4 +61,5 @@ its last line, below files that the user has never heard of.
 """,
     edits=(*COMMANDS, *LOADING),
     overlay=("srt/arg_groups/launch_error.py",),
+    tests=("unit/arg_groups/test_launch_error.py",),
 )

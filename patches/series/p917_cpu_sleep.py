@@ -8,9 +8,13 @@ PATCH = Patch(
     number=917,
     title="[CPU] Do not ask CUDA to synchronize in release_memory_occupation",
     message="""\
+## Motivation
+
 `release_memory_occupation` ends in a synchronize of whatever accelerator PyTorch was
 built for. With a CUDA build on a machine without a GPU it raises, the scheduler dies
 and the server with it: one request ends them all.
+
+## Modifications
 
 Synchronize the device that the model runs on.
 """,
@@ -22,4 +26,5 @@ Synchronize the device that the model runs on.
             code="torch.get_device_module(self.tp_worker.model_runner.device)",
         ),
     ),
+    tests=("unit/managers/test_release_memory_on_cpu.py",),
 )

@@ -11,10 +11,14 @@ PATCH = Patch(
     number=918,
     title="[CPU] Unpack conv weights before weights are updated",
     message="""\
+## Motivation
+
 The weight of a causal convolution is replaced by a packed one of two dimensions after
 it is loaded. `update_weights_from_disk` then copies three dimensions into two, the
 rollback does the same, and the scheduler dies. What the layer was built with, and what
 linear attention reads, is the tensor from before.
+
+## Modifications
 
 Give the layer that tensor back before weights are loaded again; loading packs it anew.
 """,
@@ -57,4 +61,5 @@ Give the layer that tensor back before weights are loaded again; loading packs i
             """,
         ),
     ),
+    tests=("unit/layers/test_conv_weight_is_unpacked_for_updates.py",),
 )
