@@ -1,60 +1,46 @@
-"""Tokens per second without speculation, with EAGLE and with NEXTN, on one checkpoint.
+"""What a decode round costs: no speculation, upstream's alias, and native NEXTN.
 
-    python benchmark/serving/compare_nextn.py [--streams 1 4] [--repeats 7]
+    python benchmark/serving/compare_nextn.py [--streams 1 4] [--repeats 15]
 
-EAGLE is what upstream makes of NEXTN: its worker is upstream's own code, on the same
-operators and the same fixes for the CPU. The three servers live side by side and take
-turns prompt by prompt, so that whatever else the machine does meets all of them; ratios
-are of neighbouring turns. Writes a table, a CSV file and a plot.
+Measured: the real server over HTTP, greedy, on one checkpoint, three servers side by
+side that take turns prompt by prompt, so that whatever else the machine does meets all
+of them; ratios are of neighbouring turns. The alias runs from a tree of its own
+(``alias_tree``): upstream's wheel with the same CPU operators and none of NEXTN. A
+plugin (``probe``) in all three notes when each ``model.forward`` began and ended, and
+calls the forwards of a round again in a loop: the floor.
+
+    round    from the start of one target forward to the start of the next, in the
+             scheduler's process: forwards, batches, sampling, scheduling, HTTP aside
+    other    what of it is in no forward
+    floor    the round's own forwards called directly, one after the other
+
+Not measured: a GPU, where graphs replace most of "other". The model has some megabytes,
+so the shares are not those of a real one; the milliseconds of "other" are what carries.
+Writes a table, a CSV file and a plot to build/benchmark.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import statistics
 import sys
-import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-
-import matplotlib.pyplot as plt
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
-from demo.measure import Acceptance, Completer, Measurement  # noqa: E402
-from local_server import LocalServer, ServerConfig  # noqa: E402
+from measured_server import MeasuredServer, Served  # noqa: E402
+from nextn_report import BASELINE, Turn, table, write_csv, write_plot  # noqa: E402
+from probe.rounds import FORWARDS, Round  # noqa: E402
+
+from local_server import ServerConfig  # noqa: E402
 
 MODELS = REPOSITORY / "test" / "models"
-BASELINE = "none"
-SPECULATION: dict[str, tuple[str, ...]] = {
-    BASELINE: (),
-    "EAGLE": ("--speculative-algorithm", "EAGLE"),
-    "NEXTN": ("--speculative-algorithm", "NEXTN"),
-}
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One turn of one server.
-
-    Attributes:
-        streams: prompts completed at once.
-        tokens_per_second: of all streams together.
-        ratio: to the neighbouring turn without speculation.
-    """
-
-    server: str
-    streams: int
-    repeat: int
-    tokens_per_second: float
-    ratio: float
-    accept_length: float | None
+ALIAS, NATIVE = "alias", "native"
+SERVERS = (BASELINE, ALIAS, NATIVE)
 
 
 def main() -> None:
@@ -62,18 +48,17 @@ def main() -> None:
     prompts = json.loads((MODELS / "held_out_prompts.json").read_text())
     options.out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        completers = {
-            name: stack.enter_context(WarmServer(options, name, flags))
-            for name, flags in SPECULATION.items()
-        }
+        servers = {name: stack.enter_context(start(options, name)) for name in SERVERS}
         turns = [
             turn
             for streams in options.streams
-            for turn in take_turns(completers, prompts, streams, options)
+            for turn in take_turns(servers, prompts, streams, options)
         ]
     write_csv(turns, options.out / "compare_nextn.csv")
     write_plot(turns, options.out / "compare_nextn.png")
-    print(table(turns))
+    text = table(turns)
+    (options.out / "compare_nextn.txt").write_text(text + "\n")
+    print(text)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -82,120 +67,81 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--model", default=str(MODELS / "trained"))
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--steps", type=int, default=3, help="drafts a round")
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 4])
-    parser.add_argument("--repeats", type=int, default=7, help="turns of each server")
+    parser.add_argument("--repeats", type=int, default=15, help="turns of each server")
     parser.add_argument("--tokens", type=int, default=96, help="new tokens a prompt")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "build" / "benchmark")
     return parser.parse_args()
 
 
-class WarmServer:
-    """A warm server as a ``with`` block that gives its client."""
-
-    def __init__(self, options: argparse.Namespace, name: str, flags: Sequence[str]):
-        arguments = ("--skip-server-warmup", "--sleep-on-idle", *flags)
-        config = ServerConfig(options.model, dtype=options.dtype, arguments=arguments)
-        self.process = LocalServer(config, options.out / f"server-{name}.log")
-
-    def __enter__(self) -> Completer:
-        self.process.wait()
-        completer = Completer(self.process.url)
-        for _ in range(3):
-            completer.stream("import os\n", tokens=32)
-        return completer
-
-    def __exit__(self, *error: object) -> None:
-        self.process.stop()
+def start(options: argparse.Namespace, name: str) -> MeasuredServer:
+    """Start one server; both that speculate are given the same flags."""
+    arguments = ["--skip-server-warmup", "--sleep-on-idle"]
+    if name != BASELINE:
+        arguments += ["--speculative-algorithm", "NEXTN"]
+        arguments += ["--speculative-num-steps", str(options.steps)]
+        arguments += ["--speculative-eagle-topk", "1"]
+        arguments += ["--speculative-num-draft-tokens", str(options.steps + 1)]
+    config = ServerConfig(
+        options.model, dtype=options.dtype, arguments=tuple(arguments)
+    )
+    folder = options.out / f"server-{name}"
+    return MeasuredServer(config, folder, is_alias=name == ALIAS)
 
 
 def take_turns(
-    completers: dict[str, Completer],
+    servers: dict[str, MeasuredServer],
     prompts: Sequence[str],
     streams: int,
     options: argparse.Namespace,
 ) -> list[Turn]:
-    """Let every server complete the same prompts, one server after the other."""
+    """Let every server complete the same prompts, in an order that rotates."""
     turns = []
     for repeat in range(options.repeats):
-        start = repeat * streams % len(prompts)
-        chosen = [*prompts, *prompts][start : start + streams]
-        rates: dict[str, tuple[float, list[Measurement]]] = {
-            name: complete(completer, chosen, options.tokens)
-            for name, completer in completers.items()
-        }
-        baseline = rates[BASELINE][0]
-        for name, (rate, measured) in rates.items():
-            length = mean_accept_length(measured)
-            turns.append(Turn(name, streams, repeat, rate, rate / baseline, length))
+        first = repeat * streams % len(prompts)
+        chosen = [*prompts, *prompts][first : first + streams]
+        offset = repeat % len(servers)
+        for name in [*servers, *servers][offset : offset + len(servers)]:
+            floor = servers[name].floor(chosen, options.tokens)
+            served = servers[name].serve(chosen, options.tokens)
+            turns.append(turn_of(name, streams, repeat, served, floor))
+            print(f"{streams} streams, turn {repeat + 1}: {name}", file=sys.stderr)
     return turns
 
 
-def complete(
-    completer: Completer, prompts: Sequence[str], tokens: int
-) -> tuple[float, list[Measurement]]:
-    """Complete prompts at once; return tokens per second and each measurement."""
-    started = time.perf_counter()
-    with ThreadPoolExecutor(len(prompts)) as pool:
-        measured = list(pool.map(lambda text: completer.stream(text, tokens), prompts))
-    seconds = time.perf_counter() - started
-    return sum(one.tokens for one in measured) / seconds, measured
-
-
-def mean_accept_length(measured: Sequence[Measurement]) -> float | None:
-    acceptances: list[Acceptance] = [
-        one.acceptance for one in measured if one.acceptance is not None
-    ]
-    if not acceptances:
-        return None
-    verifies = sum(acceptance.verifies for acceptance in acceptances)
-    weighted = sum(each.length * each.verifies for each in acceptances)
-    return weighted / verifies
-
-
-def table(turns: Sequence[Turn]) -> str:
-    """Medians with the quarters around them."""
-    lines = [
-        "streams  server  tokens/s  (quarters)      ratio  (quarters)    accept length"
-    ]
-    for streams, name in sorted({(turn.streams, turn.server) for turn in turns}):
-        mine = [
-            turn for turn in turns if (turn.streams, turn.server) == (streams, name)
-        ]
-        lengths = [turn.accept_length for turn in mine if turn.accept_length]
-        length = f"{statistics.mean(lengths):.2f}" if lengths else "-"
-        rates = spread([turn.tokens_per_second for turn in mine], ".0f")
-        ratios = spread([turn.ratio for turn in mine], ".2f")
-        lines.append(f"{streams:7}  {name:6}  {rates:22}  {ratios:19}  {length}")
-    return "\n".join(lines)
-
-
-def spread(values: Sequence[float], form: str) -> str:
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return f"{middle:{form}}  ({low:{form}} to {high:{form}})"
-
-
-def write_csv(turns: Sequence[Turn], path: Path) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([field.name for field in fields(Turn)])
-        writer.writerows(astuple(turn) for turn in turns)
-
-
-def write_plot(turns: Sequence[Turn], path: Path) -> None:
-    """Ratios to no speculation, a box for each server and number of streams."""
-    groups = sorted({(turn.streams, turn.server) for turn in turns})
-    groups = [group for group in groups if group[1] != BASELINE]
-    data = [
-        [turn.ratio for turn in turns if (turn.streams, turn.server) == group]
-        for group in groups
-    ]
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    axes.boxplot(
-        data, tick_labels=[f"{name}\n{streams} streams" for streams, name in groups]
+def turn_of(name: str, streams: int, repeat: int, served: Served, floor: float) -> Turn:
+    """Medians of one turn's rounds, in milliseconds."""
+    rounds = served.rounds
+    per_forward = {
+        kind: 1e3 * statistics.median(each.forwards[kind] for each in rounds)
+        for kind in FORWARDS
+    }
+    acceptances = [one.acceptance for one in served.measurements if one.acceptance]
+    histograms = [acceptance.histogram for acceptance in acceptances]
+    return Turn(
+        server=name,
+        streams=streams,
+        repeat=repeat,
+        tokens_per_second=served.tokens_per_second,
+        rounds=len(rounds),
+        round_ms=1e3 * statistics.median(each.seconds for each in rounds),
+        **{f"{kind}_ms": ms for kind, ms in per_forward.items()},
+        other_ms=1e3 * statistics.median(each.other for each in rounds),
+        other_cpu_ms=1e3 * statistics.median(each.other_cpu for each in rounds),
+        floor_ms=1e3 * floor,
+        lm_head_rows=lm_head_rows(rounds[-1]),
+        histogram=tuple(map(sum, zip(*histograms, strict=True))),
     )
-    axes.axhline(1.0, color="grey", linewidth=0.8)
-    axes.set_ylabel("tokens/s, times no speculation")
-    figure.savefig(path, dpi=150)
+
+
+def lm_head_rows(one: Round) -> str:
+    """Rows of logits that the forwards of a round return, for each request."""
+    return ", ".join(
+        f"{kind.replace('_', '-')} {one.lm_head_rows[kind] // one.batch_size}"
+        for kind in FORWARDS
+        if one.lm_head_rows[kind]
+    )
 
 
 if __name__ == "__main__":
