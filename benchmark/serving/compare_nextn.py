@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import statistics
 import sys
 from collections.abc import Sequence
@@ -45,10 +46,14 @@ SERVERS = (BASELINE, ALIAS, NATIVE)
 
 def main() -> None:
     options = parse_arguments()
+    # A killed benchmark stops its servers too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     prompts = json.loads((MODELS / "held_out_prompts.json").read_text())
     options.out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        servers = {name: stack.enter_context(start(options, name)) for name in SERVERS}
+        servers = {
+            name: stack.enter_context(start(options, name)) for name in options.servers
+        }
         turns = [
             turn
             for streams in options.streams
@@ -69,6 +74,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--steps", type=int, default=3, help="drafts a round")
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 4])
+    parser.add_argument("--servers", nargs="+", default=[*SERVERS], choices=SERVERS)
+    parser.add_argument("--cores", help="of each server, as 0 or 0-1; default: all")
     parser.add_argument("--repeats", type=int, default=15, help="turns of each server")
     parser.add_argument("--tokens", type=int, default=96, help="new tokens a prompt")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "build" / "benchmark")
@@ -87,7 +94,7 @@ def start(options: argparse.Namespace, name: str) -> MeasuredServer:
         options.model, dtype=options.dtype, arguments=tuple(arguments)
     )
     folder = options.out / f"server-{name}"
-    return MeasuredServer(config, folder, is_alias=name == ALIAS)
+    return MeasuredServer(config, folder, name == ALIAS, options.cores)
 
 
 def take_turns(

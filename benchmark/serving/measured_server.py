@@ -56,17 +56,25 @@ class MeasuredServer:
         config: what to start; its sizes and its speculation.
         folder: gets the log and what the probe notes.
         is_alias: start upstream's tree instead of the fork's.
+        cores: that compute, one thread each, as ``0`` or ``0-1``; None for all.
     """
 
-    def __init__(self, config: ServerConfig, folder: Path, is_alias: bool = False):
+    def __init__(
+        self,
+        config: ServerConfig,
+        folder: Path,
+        is_alias: bool = False,
+        cores: str | None = None,
+    ):
         folder.mkdir(parents=True, exist_ok=True)
         for old in [*folder.glob("forwards-*.csv"), *folder.glob(REPLAY_FILE)]:
             old.unlink()
         self.folder = folder
         tree = str(alias_tree()) if is_alias else ""
-        environment = probe_environment(
-            "forward_probe", folder, {FOLDER_VARIABLE: str(folder)}, tree
-        )
+        variables = {FOLDER_VARIABLE: str(folder)}
+        if cores is not None:
+            variables["SGLANG_CPU_OMP_THREADS_BIND"] = cores
+        environment = probe_environment("forward_probe", folder, variables, tree)
         probed = ProbedConfig(**vars(config), environment=environment)
         self.process = LocalServer(probed, folder / "server.log")
 

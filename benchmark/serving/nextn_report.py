@@ -143,7 +143,7 @@ def spread(values: Sequence[float], form: str) -> str:
 def _ratio(
     of: dict[str, list[Turn]], name: str, base: str, measure: Callable[[Turn], float]
 ) -> str:
-    if name == base:
+    if name == base or base not in of:
         return "-"
     pairs = zip(of[name], of[base], strict=True)
     return spread([measure(mine) / measure(its) for mine, its in pairs], ".2f")

@@ -48,11 +48,9 @@ def accept_greedily(
     """
     predicted = logits.argmax(-1).view(inputs.batch_size, inputs.width)
     agrees = predicted[:, :-1] == tokens[:, 1:]
-    accept_lens = agrees.long().cumprod(1).sum(1) + 1
-    columns = torch.arange(inputs.width, device=logits.device)
-    rows = inputs.first_rows[:, None] + columns
-    accept_index = torch.where(columns < accept_lens[:, None], rows, -1)
-    return Acceptance(predicted.flatten().int(), accept_lens.int(), accept_index.int())
+    accept_lens = agrees.cumprod(1).sum(1, dtype=torch.int32).add_(1)
+    accept_index = inputs.rows.where(inputs.columns < accept_lens[:, None], -1)
+    return Acceptance(predicted.flatten().int(), accept_lens, accept_index)
 
 
 def link_chain(verify_input: EagleVerifyInput, inputs: RoundInputs) -> None:

@@ -37,12 +37,11 @@ from sglang.srt.speculative.nextn.acceptance import (
     start_grammar,
 )
 from sglang.srt.speculative.nextn.round_state import RoundInputs, Verified
-from sglang.srt.speculative.spec_utils import (
-    commit_mamba_states_after_verify,
-    draft_tp_context,
-    prepare_mamba_track_for_verify,
-    spec_stage_span,
+from sglang.srt.speculative.nextn.state_commit import (
+    commit_states,
+    prepare_state_tracking,
 )
+from sglang.srt.speculative.spec_utils import draft_tp_context, spec_stage_span
 
 if TYPE_CHECKING:
     from sglang.srt.speculative.nextn.worker import NextnWorker
@@ -132,7 +131,7 @@ def verify(
     batch.spec_info, batch.forward_mode = verify_input, ForwardMode.TARGET_VERIFY
     batch.input_ids = verify_input.draft_token
     batch.out_cache_loc = inputs.cache_locs.reshape(-1)
-    prepare_mamba_track_for_verify(batch)
+    prepare_state_tracking(batch, inputs)
     forward_batch = ForwardBatch.init_new(
         batch,
         runner,
@@ -154,7 +153,14 @@ def verify(
         logits_output=logits_output,
         **vars(accepted),
     )
-    _commit(worker, batch, inputs, verified)
+    commit_states(worker.target_worker, batch, inputs, verified)
+    if batch.return_logprob:
+        compute_spec_logprobs(
+            batch,
+            logits_output,
+            verified.predicted,
+            accept_index=verified.accept_index,
+        )
     return verified
 
 
@@ -222,38 +228,15 @@ def _verify_input(batch, inputs: RoundInputs, tokens: torch.Tensor) -> EagleVeri
     )
 
 
-def _commit(
-    worker: NextnWorker, batch, inputs: RoundInputs, verified: Verified
-) -> None:
-    """Keep the linear-attention states and log-probabilities of accepted tokens."""
-    untracked = batch.mamba_track_indices is None
-    commit_mamba_states_after_verify(
-        worker.target_worker,
-        batch,
-        verified.accept_lens,
-        verified.accept_index,
-        inputs.width,
-        prepared_step_indices=(verified.accept_lens - 1, None) if untracked else None,
-    )
-    if batch.return_logprob:
-        compute_spec_logprobs(
-            batch,
-            verified.logits_output,
-            verified.predicted,
-            accept_index=verified.accept_index,
-        )
-
-
 def _forward(runner, forward_batch: ForwardBatch, attn_backend):
     """Call the runner's model with the layout contexts that its own shell sets."""
     runner.forward_pass_id += 1
     runner._prepare_eager_forward_batch(forward_batch)
-    with (
-        runner.eager_runner.model_context(),
-        forward_context(
-            ForwardContext(attn_backend=attn_backend), forward_batch=forward_batch
-        ),
-    ):
+    context = ForwardContext(
+        attn_backend=attn_backend,
+        moe_num_token_non_padded=forward_batch.moe_num_token_non_padded,
+    )
+    with runner.eager_runner.model_context(), forward_context(context):
         return runner.model.forward(
             forward_batch.input_ids, forward_batch.positions, forward_batch
         )

@@ -44,6 +44,16 @@ class RoundInputs:
         """[batch_size] int64: each request's first row of a flattened window."""
         return _multiples(self.batch_size, self.width, self.positions.device)
 
+    @property
+    def rows(self) -> torch.Tensor:
+        """[batch_size, width] int32: the rows of a flattened window."""
+        return _rows(self.batch_size, self.width, self.positions.device)
+
+    @property
+    def columns(self) -> torch.Tensor:
+        """[width] int32: the positions within a window."""
+        return _rows(1, self.width, self.positions.device)[0]
+
     def mrope_positions(self, positions: torch.Tensor) -> torch.Tensor | None:
         """[3, n] rotary positions of text; None where an image shifts them."""
         return positions.expand(3, -1) if self.is_text_only else None
@@ -51,7 +61,7 @@ class RoundInputs:
     @classmethod
     def gather(cls, batch, req_to_token: torch.Tensor, num_steps: int) -> RoundInputs:
         """Read positions and slots of the window from the request table, once."""
-        columns = torch.arange(num_steps + 1, device=batch.seq_lens.device)
+        columns = _multiples(num_steps + 1, 1, batch.seq_lens.device)
         positions = batch.seq_lens[:, None] + columns
         cache_locs = req_to_token[batch.req_pool_indices[:, None], positions]
         return cls(
@@ -80,6 +90,12 @@ class Verified:
     predicted: torch.Tensor
     accept_lens: torch.Tensor
     accept_index: torch.Tensor
+
+
+@lru_cache(maxsize=64)
+def _rows(count: int, width: int, device: torch.device) -> torch.Tensor:
+    rows = torch.arange(count * width, dtype=torch.int32, device=device)
+    return rows.view(count, width)
 
 
 @lru_cache(maxsize=64)
