@@ -6,21 +6,17 @@ with a draft; loading, memory and the time of a round do not depend on that.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-MODELS = REPOSITORY / "test" / "models"
-sys.path.insert(0, str(MODELS))
+from tiny_qwen.architecture import Architecture
+from tiny_qwen.checkpoint import Checkpoint, shard_name
+from tiny_qwen.initial import initial_model
+from tiny_qwen.writing import model_config, vision_tensors
 
-from tiny_qwen.architecture import Architecture  # noqa: E402
-from tiny_qwen.checkpoint import Checkpoint, shard_name  # noqa: E402
-from tiny_qwen.initial import initial_model  # noqa: E402
-from tiny_qwen.writing import model_config, vision_tensors  # noqa: E402
-
+TRAINED = Path(__file__).resolve().parents[1] / "trained"
 VOCABULARY = 248_320
 CONTEXT = 262_144
 EMBEDDING, LAYERS, LM_HEAD, FIRST_OF_HEAD, LAST_OF_HEAD = range(1, 6)
@@ -36,8 +32,8 @@ def write_large_vocabulary(out: Path, hidden_size: int = 512) -> Architecture:
         rotary_dim=64,
         max_position_embeddings=CONTEXT,
     )
-    trained = Checkpoint.read(MODELS / "trained")
-    tokenizer = Tokenizer.from_file(str(MODELS / "trained" / "tokenizer.json"))
+    trained = Checkpoint.read(TRAINED)
+    tokenizer = Tokenizer.from_file(str(TRAINED / "tokenizer.json"))
     torch.manual_seed(0)
     model = initial_model(architecture)
     named = {**model.state_dict(), **vision_tensors(hidden_size)}

@@ -1,0 +1,1 @@
+"""Plugins that tests have a server load, to see inside it."""
