@@ -11,8 +11,9 @@ are those of the same ``--mem-fraction-static`` with no bound on tokens.
 
 Free memory is told to the server as that of a machine of ``--machine-gib`` on which it
 is alone: less its own anonymous memory. Otherwise whatever else runs here would decide
-the pools. The alias allocates two tables and fills one; a page that was never written
-takes no memory on a CPU, so the tables that native frees here are counted as resident.
+the pools. The tables that native frees are those that the alias holds more when the
+pools are sized; on a CPU a table that was allocated and not yet written takes nothing.
+A Python process differs by some MiB from start to start, which is allowed for.
 
 Not measured: a GPU, and time. Writes a table and a CSV file to build/benchmark.
 """
@@ -47,6 +48,7 @@ from local_server import LocalServer  # noqa: E402
 MIB = 2**20
 ITEM_BYTES = {"bfloat16": 2, "float32": 4}
 MOST_BYTES_READ = 1.05
+PROCESS_BYTES = 4 * MIB
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Start:
         opened: shards opened at least once.
         peak_bytes: high-water mark of the process above its size before the load.
         kept_bytes: anonymous memory that it has more after the load.
+        sizing_bytes: all its anonymous memory when the pools are sized.
         kv_tokens: size of the KV pool.
     """
 
@@ -66,6 +69,7 @@ class Start:
     read_bytes: int
     peak_bytes: int
     kept_bytes: int
+    sizing_bytes: int
     kv_tokens: int
 
 
@@ -171,6 +175,7 @@ def start(options: argparse.Namespace, checkpoint: Path, name: str) -> Start:
         read_bytes=noted["read_bytes"],
         peak_bytes=noted["peak_bytes"],
         kept_bytes=noted["kept_bytes"],
+        sizing_bytes=noted["sizing_bytes"],
         kv_tokens=info["max_total_num_tokens"],
     )
 
@@ -186,14 +191,17 @@ def head_bytes(shard: Path) -> int:
 def table(checkpoint: Checkpoint, alias: Start, native: Start) -> str:
     """The figures beside each other, then each requirement with what is required."""
     most_read = int(MOST_BYTES_READ * checkpoint.head_bytes)
-    tables = round((alias.kept_bytes - native.kept_bytes) / checkpoint.table_bytes)
+    more_held = alias.sizing_bytes - native.sizing_bytes
+    tables = round(more_held / checkpoint.table_bytes)
     freed = tables * checkpoint.table_bytes // checkpoint.kv_token_bytes
+    allowed = PROCESS_BYTES // checkpoint.kv_token_bytes
     rows = [
         ("shards opened", alias.opened, native.opened),
         ("opens of shards", alias.opens, native.opens),
         ("read from disk, MiB", mib(alias.read_bytes), mib(native.read_bytes)),
         ("peak above the start, MiB", mib(alias.peak_bytes), mib(native.peak_bytes)),
         ("kept after the load, MiB", mib(alias.kept_bytes), mib(native.kept_bytes)),
+        ("held at sizing, MiB", mib(alias.sizing_bytes), mib(native.sizing_bytes)),
         ("KV tokens", f"{alias.kv_tokens:,}", f"{native.kv_tokens:,}"),
     ]
     saved = alias.peak_bytes - native.peak_bytes
@@ -212,8 +220,9 @@ def table(checkpoint: Checkpoint, alias: Start, native: Start) -> str:
             saved >= checkpoint.table_bytes,
         ),
         (
-            f"{gained:,} more KV tokens, at least {freed:,} of {tables} freed table(s)",
-            gained >= freed > 0,
+            f"{gained:,} more KV tokens; {tables} freed table(s) are {freed:,}, and "
+            f"the process may differ by {allowed:,}",
+            gained >= freed - allowed and tables > 0,
         ),
     ]
     lines = [

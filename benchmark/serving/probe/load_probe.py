@@ -30,14 +30,23 @@ def register() -> None:
 
     result = Path(os.environ[FOLDER_VARIABLE]) / RESULT
     machine = int(os.environ[MACHINE_VARIABLE])
+    noted: dict[str, Any] = {}
 
     def load(original: Callable[..., Any], runner: Any, *args: Any) -> Any:
         if not runner.is_draft_worker:
             return original(runner, *args)
         watched = WatchedLoad(Path(runner.model_config.model_path))
         output = original(runner, *args)
-        result.write_text(json.dumps(watched.finish()))
+        noted.update(watched.finish())
         return output
+
+    def free_memory() -> int:
+        """The first to ask after the draft's load is who sizes the pools."""
+        held = own_bytes()
+        if noted and "sizing_bytes" not in noted:
+            noted["sizing_bytes"] = held
+            result.write_text(json.dumps(noted))
+        return machine - held
 
     HookRegistry.register(
         "sglang.srt.model_executor.model_runner.ModelRunner.load_model",
@@ -46,7 +55,7 @@ def register() -> None:
     )
     HookRegistry.register(
         "sglang.srt.utils.common.get_free_cpu_memory",
-        lambda: machine - own_bytes(),
+        free_memory,
         HookType.REPLACE,
     )
 
