@@ -80,7 +80,8 @@ class Checkpoint:
     Attributes:
         head_bytes: of the ``mtp.*`` tensors on disk.
         table_bytes: of one embedding table.
-        kv_token_bytes: of one token in the KV pools of target and head.
+        kv_token_bytes: of one token in the target's KV pool, which is all that either
+            server charges when it sizes the pools of a target with linear attention.
     """
 
     shards: int
@@ -94,7 +95,7 @@ class Checkpoint:
         architecture = write_large_vocabulary(folder, hidden_size)
         shards = sorted(folder.glob("*.safetensors"))
         sizes = [head_bytes(shard) for shard in shards]
-        layers = architecture.layer_types.count("full_attention") + 1
+        layers = architecture.layer_types.count("full_attention")
         heads = architecture.num_key_value_heads * architecture.head_dim
         return cls(
             shards=len(shards),
