@@ -151,6 +151,17 @@ CONFIGURATION = (
         else __original__
         """,
     ),
+    # Whoever drafts with the target's own head pays for its KV in every token.
+    ReplaceExpression(
+        file=AUX_STATE,
+        scope="_resolve_eagle_aux_hidden_state",
+        at=Find("assign", "draft_model_config"),
+        code="""
+        draft_mode_config
+        if draft_path or spec_algorithm.is_nextn()
+        else model_config
+        """,
+    ),
 )
 
 # AdmitMember skips a collection that names NEXTN already; each count is of the places
