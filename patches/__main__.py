@@ -11,10 +11,12 @@ from wheel.wheelfile import WheelFile
 
 from fork.errors import BuildError
 from fork.fetch import fetch_wheel
-from fork.pin import read_pin
-from fork.tree import OVERLAY
+from fork.pin import REPOSITORY, read_pin
+from fork.tree import KERNELS
 from patches.engine.apply import PatchedTree, PatchError, apply_series
 from patches.engine.export import Export, run_git, tree_of_wheel
+from patches.engine.patch import Patch
+from patches.engine.proof import prove
 from patches.releases import check_releases, misfits, resolve_versions, table
 from patches.series import load_series
 
@@ -66,6 +68,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     exported.add_argument(
         "--out", type=Path, default=Path("dist/series"), help="folder for the series"
+    )
+    exported.add_argument(
+        "--check",
+        action="store_true",
+        help="run each commit's own tests, with it and without it; half an hour",
     )
     exported.set_defaults(run=_export)
     return parser
@@ -123,10 +130,19 @@ def _export(options: argparse.Namespace) -> int:
                 Path(scratch), "clone", "--quiet", str(options.tree.resolve()),
                 str(repository),
             )  # fmt: skip
-        export = Export(repository, options.out, OVERLAY, read_pin().version)
-        for path in export.run(load_series()):
+        export = Export(repository, options.out, REPOSITORY, read_pin().version)
+        series = load_series()
+        for path in export.run(series):
             print(path)
-    return 0
+        return _prove(repository, series, Path(scratch)) if options.check else 0
+
+
+def _prove(repository: Path, series: list[Patch], scratch: Path) -> int:
+    status = 0
+    for proof in prove(repository, series, scratch, KERNELS):
+        print(proof, flush=True)
+        status |= not proof.holds
+    return status
 
 
 def _unpack_pinned(directory: Path) -> Path:

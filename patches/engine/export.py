@@ -12,9 +12,12 @@ from pathlib import Path
 from patches.engine.apply import PatchedTree
 from patches.engine.formatting import format_files
 from patches.engine.patch import Patch
+from patches.engine.pull_request import pull_request_text
 
-# Upstream keeps its package below python/ and our overlay has the same place.
+# Upstream keeps its package below python/ and its tests below test/registered/, and
+# ours have the same places.
 PACKAGE = Path("python/sglang")
+TESTS = Path("test/registered")
 AUTHOR = "NEXTN fork of SGLang <nextn@localhost>"
 # One fixed time, so that the same series gives the same commits.
 DATE = "2000-01-01T00:00:00+00:00"
@@ -27,17 +30,17 @@ class Export:
     Attributes:
         repository: git work tree that the commits are made in; it is changed.
         out: folder for the ``NNNN-title.patch`` files.
-        overlay: our ``python/`` folder.
+        ours: our repository, whose overlay and tests travel with the patches.
         version: upstream's version, for messages.
     """
 
     repository: Path
     out: Path
-    overlay: Path
+    ours: Path
     version: str
 
     def run(self, series: Sequence[Patch]) -> list[Path]:
-        """Commit each patch with its overlay files, and write the mailbox.
+        """Commit each patch with its overlay and tests, and write the mailbox.
 
         Returns the files, in order.
 
@@ -63,13 +66,16 @@ class Export:
         for name, text in format_files(texts).items():
             (self.repository / PACKAGE / name).write_text(text)
         for name in patch.overlay:
-            self._lay_over(name)
-        self._git("add", "--all")
-        self._git("commit", "--quiet", "--message", f"{patch.title}\n\n{patch.message}")
+            self._place(PACKAGE / name)
+        for name in patch.tests:
+            self._place(TESTS / name)
+        self._git("add", "--all", "--force")
+        message = f"{patch.title}\n\n{pull_request_text(patch)}"
+        self._git("commit", "--quiet", "--cleanup=verbatim", "--message", message)
 
-    def _lay_over(self, name: str) -> None:
-        source = self.overlay / "sglang" / name
-        target = self.repository / PACKAGE / name
+    def _place(self, name: Path) -> None:
+        """Copy our file or folder ``name`` to the same place of the work tree."""
+        source, target = self.ours / name, self.repository / name
         if source.is_dir():
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(source, target, ignore=ignored, dirs_exist_ok=True)

@@ -49,6 +49,7 @@ class Patch:
         message: the pull request's text.
         edits: changes to upstream files, in order.
         overlay: paths below ``python/sglang/`` that travel with this patch.
+        tests: paths below ``test/registered/`` that travel with this patch.
     """
 
     number: int
@@ -56,6 +57,7 @@ class Patch:
     message: str
     edits: Sequence[Edit]
     overlay: Sequence[str] = ()
+    tests: Sequence[str] = ()
 
     def edits_for(self, version: str) -> list[Edit]:
         """Return the edits that upstream's release ``version`` needs, in order."""

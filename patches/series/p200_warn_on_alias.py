@@ -69,4 +69,5 @@ None: only log lines change.
             """,
         ),
     ),
+    tests=("unit/arg_groups/test_draft_path_warning.py",),
 )

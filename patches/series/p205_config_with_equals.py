@@ -8,9 +8,15 @@ PATCH = Patch(
     number=205,
     title="[Fix] Read the config file of --config=FILE",
     message="""\
+## Motivation
+
 `prepare_server_args` looks for the word `--config`. Written as `--config=serve.yaml`,
 argparse accepts it and nothing reads the file: every setting in it is dropped without a
-word. Split the word, so that both forms do the same.
+word.
+
+## Modifications
+
+Split the word, so that both forms do the same.
 """,
     edits=(
         Insert(
@@ -28,4 +34,5 @@ word. Split the word, so that both forms do the same.
             """,
         ),
     ),
+    tests=("unit/server_args/test_config_with_equals.py",),
 )

@@ -481,4 +481,5 @@ None: with `warn`, the default, no resolved argument changes.
 """,
     edits=(*FIELD, *REPORT, *REQUESTS, *RESOLUTION, *SERVER_INFO, *LATE),
     overlay=("srt/arg_groups/remap",),
+    tests=("unit/arg_groups/remap",),
 )

@@ -242,4 +242,5 @@ right and the third one useless, which is what decides `--speculative-num-steps`
 """,
     edits=(*SCHEDULER, *GAUGES, *REQUESTS),
     overlay=("srt/observability/spec_acceptance.py",),
+    tests=("unit/observability/test_spec_acceptance.py",),
 )

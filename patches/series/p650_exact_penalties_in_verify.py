@@ -179,6 +179,8 @@ PATCH = Patch(
     number=650,
     title="[Fix] Apply penalties exactly in EAGLE verify",
     message="""\
+## Motivation
+
 With speculation, `repetition_penalty`, `frequency_penalty`, `presence_penalty` and
 `min_new_tokens` give other text than without:
 
@@ -189,6 +191,8 @@ With speculation, `repetition_penalty`, `frequency_penalty`, `presence_penalty` 
 - penalizers are kept in a set of classes, so that in each process another one comes
   first, and a factor and a term do not commute.
 
+## Modifications
+
 Take in every committed token, and penalise each row with the drafts on its path (a
 chain or a tree). A request that is retracted gets its counts back when it resumes.
 Nothing synchronises the device. Where the overlap schedule runs, the tokens of the step
@@ -196,4 +200,5 @@ in flight are counted one step late, as they are without speculation.
 """,
     edits=(*PENALIZERS, *COMMITTED_TOKENS, *VERIFY_ROWS, *SAME_ORDER),
     overlay=(DRAFT_PATHS,),
+    tests=("unit/sampling/test_draft_path_penalties.py",),
 )

@@ -118,4 +118,5 @@ that drafts with something else has to copy their constructors.
         ),
         *SEAMS_THAT_0_5_23_HAS,
     ),
+    tests=("unit/speculative/test_eagle_worker_seams.py",),
 )

@@ -203,4 +203,5 @@ pools were sized. A tensor of the head that is missing is at most a warning.
 """,
     edits=(*ALGORITHM, *RESOLUTION, *CONFIGURATION, *SITES),
     overlay=("srt/speculative/nextn",),
+    tests=("unit/speculative/nextn",),
 )

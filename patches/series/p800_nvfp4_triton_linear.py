@@ -269,4 +269,5 @@ nothing around it is tested in CI for CPUs.
 """,
     edits=(*BACKEND, *CPU_METHODS, *MODELOPT_LAYERS, *COMPRESSED_LAYERS),
     overlay=(LAYER,),
+    tests=("unit/layers/quantization/test_nvfp4_triton_linear.py",),
 )

@@ -257,4 +257,5 @@ is ignored for those of compressed-tensors. Without a GPU they do not load at al
 """,
     edits=(*SELECTION, *MODELOPT_EXPERTS, *COMPRESSED_EXPERTS),
     overlay=(RUNNER,),
+    tests=("unit/layers/moe/test_nvfp4_triton_experts.py",),
 )

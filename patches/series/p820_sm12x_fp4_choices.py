@@ -126,4 +126,5 @@ FlashInfer has b12x kernels for SM12x that `--fp4-gemm-backend` does not offer.
 """,
     edits=(*B12X, *MIXED_EXPERTS),
     overlay=(MIXED,),
+    tests=("unit/layers/quantization/test_fp4_backend_choices.py",),
 )

@@ -95,10 +95,14 @@ PATCH = Patch(
     number=901,
     title="[Fix] Scatter and track mamba states on CPU",
     message="""\
+## Motivation
+
 `scatter_mamba_states_after_mtp_verify` and the `track_mamba_states_*` helpers only have
 Triton kernels. On the CPU engine the first verify of a hybrid model (Qwen3-Next,
 Qwen3.5) raises, so no speculative algorithm can serve one, and prefix caching with
 `--mamba-radix-cache-strategy extra_buffer` cannot snapshot a state.
+
+## Modifications
 
 Give each function a PyTorch branch for CPU tensors, with the kernels' masking rules:
 negative or out-of-range rows and steps are skipped, any strides of the source are
@@ -159,4 +163,5 @@ followed, and values are cast to the destination's dtype.
             """,
         ),
     ),
+    tests=("unit/kernels/ops/mamba/test_mamba_state_scatter_on_cpu.py",),
 )

@@ -10,9 +10,13 @@ PATCH = Patch(
     number=902,
     title="[CPU] Take the CPU kernels of an sgl_kernel that does not need AMX",
     message="""\
+## Motivation
+
 Every CPU path is guarded by `cpu_has_amx_support()`, which asks whether the CPU has AMX
 tiles. The real question is whether the installed `sgl_kernel` has CPU ops that this CPU
 can run. Where it is no, models fall through to CUDA or Triton code and crash.
+
+## Modifications
 
 Let a CPU build of `sgl_kernel` declare `REQUIRES_AMX = False`. A build that does not
 say so is taken to need AMX, as before. `get_device()` keeps announcing AMX only where
@@ -48,4 +52,5 @@ the CPU has it.
             code="is_amx_tile_supported and __original__",
         ),
     ),
+    tests=("unit/utils/test_cpu_kernels_without_amx.py",),
 )

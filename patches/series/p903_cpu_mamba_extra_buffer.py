@@ -10,10 +10,16 @@ PATCH = Patch(
     number=903,
     title="[CPU] Support the extra_buffer strategy of the mamba radix cache",
     message="""\
+## Motivation
+
 With default flags a hybrid model resolves `--mamba-radix-cache-strategy` to
 `extra_buffer`, which then asserts on the CPU that the platform cannot snapshot mamba
-states. With the CPU branches of `track_mamba_states_*` and
-`scatter_mamba_states_after_mtp_verify` it can, so list the CPU.
+states.
+
+## Modifications
+
+With the CPU branches of `track_mamba_states_*` and
+`scatter_mamba_states_after_mtp_verify` the CPU can, so list it.
 
 `no_buffer` works on the CPU too. As on every platform it needs the overlap scheduler
 off: `auto` with `--disable-overlap-schedule` picks it. The error for a server that asks
@@ -45,4 +51,5 @@ for both now names the flags.
             """,
         ),
     ),
+    tests=("unit/arg_groups/test_mamba_strategy_on_cpu.py",),
 )

@@ -43,10 +43,14 @@ PATCH = Patch(
     number=904,
     title="[Fix] Do not pin host memory on platforms that cannot",
     message="""\
+## Motivation
+
 `ScheduleBatch.prepare_for_decode` pins the mamba track mask unconditionally, so the
 first decode step of a hybrid model raises on a machine without a GPU. The same call is
 in the LoRA layers, the torch_native LoRA backend and the ERNIE video processor, all
 reachable with `--device cpu`.
+
+## Modifications
 
 Ask `is_pin_memory_available()` in each, through a small helper `maybe_pin_memory`.
 """,
@@ -106,4 +110,5 @@ Ask `is_pin_memory_available()` in each, through a small helper `maybe_pin_memor
         ),
         pin_calls(ERNIE, 2),
     ),
+    tests=("unit/utils/test_maybe_pin_memory.py",),
 )

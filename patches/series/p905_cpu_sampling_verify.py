@@ -13,8 +13,12 @@ PATCH = Patch(
     number=905,
     title="[Fix] Honour sampling parameters in speculative verify on CPU",
     message="""\
+## Motivation
+
 `eagle_sample` commits the argmax on the CPU whatever the request's temperature, so the
 output is greedy after the first token without a word.
+
+## Modifications
 
 Add PyTorch versions of the two verify samplers,
 `tree_speculative_sampling_target_only` and the rejection sampler with block
@@ -125,4 +129,5 @@ the distribution is that of the same server without speculation.
         ),
     ),
     overlay=(VERIFY_TORCH, RENORM_TORCH),
+    tests=("unit/speculative/test_verify_sampling_on_cpu.py",),
 )

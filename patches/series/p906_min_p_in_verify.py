@@ -10,9 +10,13 @@ PATCH = Patch(
     number=906,
     title="[Fix] Apply min_p in EAGLE verify",
     message="""\
+## Motivation
+
 `eagle_sample` applies temperature, top-k and top-p to the target's probabilities and
 leaves out `min_p`: with speculation the parameter is accepted and has no effect after
 the first token.
+
+## Modifications
 
 Apply it last, as the samplers without speculation do.
 """,
@@ -38,4 +42,5 @@ Apply it last, as the samplers without speculation do.
             """,
         ),
     ),
+    tests=("unit/speculative/test_min_p_in_verify.py",),
 )

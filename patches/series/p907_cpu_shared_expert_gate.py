@@ -8,9 +8,13 @@ PATCH = Patch(
     number=907,
     title="[Fix] Gate the shared expert on CPU when its gate is not packed",
     message="""\
+## Motivation
+
 `Qwen2MoeSparseMoeBlock` uses `fused_gate_sigmoid_mul_add` whenever the gate has no
 packed AMX weight: in float32, or with a hidden size that the packing does not take. The
 function launches Triton on CPU tensors and the server dies at the first MoE layer.
+
+## Modifications
 
 Compute the same in PyTorch for CPU tensors, in float32 as the kernel does.
 """,
@@ -28,4 +32,5 @@ Compute the same in PyTorch for CPU tensors, in float32 as the kernel does.
             """,
         ),
     ),
+    tests=("unit/kernels/ops/elementwise/test_shared_expert_gate_on_cpu.py",),
 )

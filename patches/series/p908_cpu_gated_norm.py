@@ -11,9 +11,13 @@ PATCH = Patch(
     number=908,
     title="[Fix] Gated norms without AMX on CPU",
     message="""\
+## Motivation
+
 `RMSNorm` and `LayerNorm` of `fla/layernorm_gated.py` and `FusedRMSNormGated` of
 `fla/fused_norm_gate.py` call the CPU op when the CPU has AMX, and launch Triton on CPU
 tensors when it has not.
+
+## Modifications
 
 Give the functions below them a PyTorch branch for CPU tensors, with the kernels'
 options: groups, a bias, a gate before or after the norm, swish or sigmoid.
@@ -122,4 +126,5 @@ options: groups, a bias, a gate before or after the norm, swish or sigmoid.
             """,
         ),
     ),
+    tests=("unit/kernels/ops/attention/test_gated_norm_on_cpu.py",),
 )

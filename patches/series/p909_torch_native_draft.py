@@ -132,8 +132,12 @@ PATCH = Patch(
     number=909,
     title="[CPU] Support torch_native attention in speculative decoding",
     message="""\
+## Motivation
+
 `--attention-backend torch_native`, the default on Arm CPUs, is refused as a draft
 backend, and its extend path cannot verify: a verify batch has no extend_* fields.
+
+## Modifications
 
 Derive the lengths of a verify as the intel_amx backend does, honour the tree mask of
 drafts with topk > 1, and add the multi-step draft backend.
@@ -237,4 +241,5 @@ drafts with topk > 1, and add the multi-step draft backend.
             code=FACTORY,
         ),
     ),
+    tests=("unit/layers/attention/test_torch_native_speculation.py",),
 )

@@ -8,9 +8,13 @@ PATCH = Patch(
     number=910,
     title="[Fix] Do not open NCCL communicators for the CPU",
     message="""\
+## Motivation
+
 `PyNcclCommunicator` takes the failure to load libnccl as the sign of a machine without
 a GPU. PyTorch's default wheels bring libnccl, so with `--device cpu --tp-size 2` the
 library loads, `ncclGetUniqueId` fails, and the server does not start.
+
+## Modifications
 
 Ask the device instead: a communicator for the CPU is disabled, as if NCCL were missing.
 """,
@@ -27,4 +31,5 @@ Ask the device instead: a communicator for the CPU is disabled, as if NCCL were 
             """,
         ),
     ),
+    tests=("unit/distributed/test_pynccl_on_cpu.py",),
 )

@@ -8,10 +8,14 @@ PATCH = Patch(
     number=911,
     title="[Fix] Reject prompts without tokens instead of crashing the scheduler",
     message="""\
+## Motivation
+
 A tokenizer that adds no BOS token turns the text "" into no tokens at all. The
 request reaches the scheduler, and the empty prefill batch raises in the logits
 processor: one request stops the server for everybody. `/v1/completions` has a check of
 its own; `/generate`, `Engine.generate`, and an empty row of a batch have none.
+
+## Modifications
 
 Reject it where every other length is checked, in the tokenizer manager, with status
 400. A request of a session may be empty there, because its history supplies the
@@ -63,4 +67,5 @@ that fail the scheduler's check are now aborted too; they were queued and run.
             code="req.set_finish_with_abort(error_msg)",
         ),
     ),
+    tests=("unit/managers/test_empty_prompt.py",),
 )

@@ -39,10 +39,14 @@ PATCH = Patch(
     number=913,
     title="[CPU] Do not torch.compile small helpers",
     message="""\
+## Motivation
+
 The first request with a repetition penalty, a sampling seed, a token tree, tensor
 parallelism or a biased expert choice makes Inductor compile a helper of a few lines. On
 a CPU that takes 10 to 20 seconds, during which the scheduler serves nobody, and on a
 machine without a C++ compiler it raises and the server dies.
+
+## Modifications
 
 Run these helpers eagerly there, as NPU does: they touch a few rows a step.
 `--enable-torch-compile`, which compiles the model, is not affected.
@@ -68,4 +72,5 @@ Run these helpers eagerly there, as NPU does: they touch a few rows a step.
         run_eagerly("srt/layers/moe/topk.py", sites=4),
         run_eagerly("srt/layers/vocab_parallel_embedding.py"),
     ),
+    tests=("unit/utils/test_cpu_runs_eagerly.py",),
 )

@@ -10,10 +10,14 @@ PATCH = Patch(
     number=914,
     title="[CPU] Keep the conv state of hybrid models in the model's dtype",
     message="""\
+## Motivation
+
 The conv state of a mamba or linear-attention layer is bfloat16 unless
 `SGLANG_MAMBA_CONV_DTYPE` says otherwise. With `--dtype float32` its values, which are
 activations, are rounded at every step, and greedy output differs from that of
 transformers after some tens of tokens.
+
+## Modifications
 
 On the CPU, let the state follow the model's dtype when the variable is not set.
 """,
@@ -40,4 +44,5 @@ On the CPU, let the state follow the model's dtype when the variable is not set.
             """,
         ),
     ),
+    tests=("unit/arg_groups/test_conv_state_dtype_on_cpu.py",),
 )

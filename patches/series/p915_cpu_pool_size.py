@@ -38,10 +38,14 @@ PATCH = Patch(
     number=915,
     title="[CPU] Bound the default KV cache by what requests can use",
     message="""\
+## Motivation
+
 Without `--max-total-tokens`, the pools take `--mem-fraction-static` of the machine's
 free memory and zero it. For a small model on a laptop that is millions of KV slots and
 thousands of mamba states that no request can ever use, half a minute of start-up, and
 memory that other programs need.
+
+## Modifications
 
 On the CPU, stop at the pools that hold `--max-running-requests` requests (64 if unset)
 of full context length. Models for which memory is short do not notice. A size that the
@@ -76,4 +80,5 @@ user gives is taken as it is.
         ),
         Insert(file=FILE, scope=CLASS, before="_apply_token_constraints", code=BOUNDS),
     ),
+    tests=("unit/mem_cache/test_cpu_pool_size.py",),
 )

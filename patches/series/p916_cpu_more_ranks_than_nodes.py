@@ -47,4 +47,5 @@ among the ranks. What the variable says, and every other case, stays as it was.
             """,
         ),
     ),
+    tests=("unit/utils/test_numa_divide_cores.py",),
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fork.pin import read_pin
+from fork.pin import REPOSITORY, read_pin
 from fork.tree import OVERLAY
 from patches.engine.apply import NOTICE_START, apply_series
 from patches.engine.export import PACKAGE, Export, run_git, tree_of_wheel
@@ -28,7 +28,8 @@ def exported(upstream_tree: Path, tmp_path_factory: pytest.TempPathFactory):
     shutil.copytree(upstream_tree, folder / "upstream")
     for name in ("exported", "applied"):
         tree_of_wheel(folder / "upstream", folder / name)
-    export = Export(folder / "exported", folder / "series", OVERLAY, read_pin().version)
+    version = read_pin().version
+    export = Export(folder / "exported", folder / "series", REPOSITORY, version)
     files = export.run(load_series())
     am = ("am", "--quiet", "--keep-non-patch")
     run_git(folder / "applied", *am, *map(str, files))
