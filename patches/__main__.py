@@ -16,7 +16,7 @@ from fork.tree import KERNELS
 from patches.engine.apply import PatchedTree, PatchError, apply_series
 from patches.engine.export import Export, run_git, tree_of_wheel
 from patches.engine.patch import Patch
-from patches.engine.proof import prove
+from patches.engine.proof import Trees
 from patches.releases import check_releases, misfits, resolve_versions, table
 from patches.series import load_series
 
@@ -71,8 +71,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     exported.add_argument(
         "--check",
-        action="store_true",
-        help="run each commit's own tests, with it and without it; half an hour",
+        nargs="*",
+        type=int,
+        metavar="NUMBER",
+        help="run each commit's own tests, with it and without it, or those of some "
+        "patches; all take half an hour",
     )
     exported.set_defaults(run=_export)
     return parser
@@ -134,14 +137,20 @@ def _export(options: argparse.Namespace) -> int:
         series = load_series()
         for path in export.run(series):
             print(path)
-        return _prove(repository, series, Path(scratch)) if options.check else 0
+        if options.check is None:
+            return 0
+        trees = Trees(repository, Path(scratch) / "trees", KERNELS)
+        return _prove(trees, series, set(options.check))
 
 
-def _prove(repository: Path, series: list[Patch], scratch: Path) -> int:
+def _prove(trees: Trees, series: list[Patch], asked: set[int]) -> int:
+    """Print the proof of each patch, or of those asked for; 0 if all of them hold."""
     status = 0
-    for proof in prove(repository, series, scratch, KERNELS):
-        print(proof, flush=True)
-        status |= not proof.holds
+    for position, patch in enumerate(series):
+        if not asked or patch.number in asked:
+            proof = trees.prove(patch, commits_after=len(series) - position - 1)
+            print(proof, flush=True)
+            status |= not proof.holds
     return status
 
 

@@ -20,9 +20,23 @@ from harness.pool import ServerPool
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "exhaustive: minutes to hours. Runs with `-m exhaustive` only."
+    )
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests that need no server first, and keep files together."""
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Run the tests that need no server first, keep files together, and leave the
+    exhaustive ones out unless they are asked for."""
+    if "exhaustive" not in config.getoption("markexpr"):
+        skip = pytest.mark.skip(reason="run with -m exhaustive")
+        for item in items:
+            if "exhaustive" in item.keywords:
+                item.add_marker(skip)
     items.sort(key=lambda item: "server_pool" in getattr(item, "fixturenames", ()))
 
 

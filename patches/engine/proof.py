@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,35 +56,45 @@ class Proof:
         return "\n".join(lines)
 
 
-def prove(
-    repository: Path, series: Sequence[Patch], scratch: Path, kernels: Path
-) -> Iterator[Proof]:
-    """Yield the proof of each commit, in order.
+class Trees:
+    """Two work trees of the exported series: with a commit, and without it.
 
     Args:
         repository: work tree whose last commits are the series.
-        scratch: an empty folder, for two work trees: with and without the commit.
+        scratch: folder to make the two in.
         kernels: folder with the packages that are no part of the series.
     """
-    commits = run_git(repository, "rev-list", "--reverse", "HEAD").split()
-    trees = scratch / "after", scratch / "before"
-    for tree in trees:
-        run_git(repository, "worktree", "add", "--quiet", "--detach", str(tree))
-    for patch, before, after in zip(
-        series, commits[-len(series) - 1 :], commits[-len(series) :], strict=False
-    ):
-        run_git(trees[0], "checkout", "--quiet", "--force", "--detach", after)
-        run_git(trees[1], "checkout", "--quiet", "--force", "--detach", before)
-        run_git(trees[1], "checkout", "--quiet", after, "--", str(TESTS))
-        with ThreadPoolExecutor(len(trees)) as pool:
-            after_results, before_results = pool.map(
-                _run, trees, [patch] * len(trees), [kernels] * len(trees)
+
+    def __init__(self, repository: Path, scratch: Path, kernels: Path):
+        self.kernels = kernels
+        self.with_commit, self.without = scratch / "with", scratch / "without"
+        for tree in (self.with_commit, self.without):
+            run_git(repository, "worktree", "add", "--quiet", "--detach", str(tree))
+        self.last = run_git(repository, "rev-parse", "HEAD").strip()
+
+    def prove(self, patch: Patch, *, commits_after: int) -> Proof:
+        """Run the tests of a patch in both trees.
+
+        Args:
+            commits_after: how many commits of the series follow the patch's own.
+        """
+        commit = f"{self.last}~{commits_after}"
+        for tree, revision in (
+            (self.with_commit, commit),
+            (self.without, f"{commit}~1"),
+        ):
+            run_git(tree, "checkout", "--quiet", "--force", "--detach", revision)
+        run_git(self.without, "checkout", "--quiet", commit, "--", str(TESTS))
+        with ThreadPoolExecutor(2) as pool:
+            after, before = pool.map(
+                lambda tree: _run(tree, patch, self.kernels),
+                (self.with_commit, self.without),
             )
-        yield Proof(
+        return Proof(
             patch,
-            [name for name, passed in after_results.items() if passed],
-            [name for name, passed in after_results.items() if not passed],
-            [name for name, passed in before_results.items() if passed],
+            [name for name, passed in after.items() if passed],
+            [name for name, passed in after.items() if not passed],
+            [name for name, passed in before.items() if passed],
         )
 
 

@@ -14,7 +14,7 @@ SECTIONS = (
     "Checklist",
 )
 DEFAULTS = {
-    "Accuracy Tests": "No model's output is meant to change; the unit tests are all.",
+    "Accuracy Tests": "None beyond the unit tests: no output is meant to change.",
     "Benchmark and Profiling": "None: nothing here is meant to make anything faster.",
 }
 _HEADING = re.compile(r"^## (.+)\n+", re.MULTILINE)

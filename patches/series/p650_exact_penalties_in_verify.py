@@ -197,6 +197,17 @@ Take in every committed token, and penalise each row with the drafts on its path
 chain or a tree). A request that is retracted gets its counts back when it resumes.
 Nothing synchronises the device. Where the overlap schedule runs, the tokens of the step
 in flight are counted one step late, as they are without speculation.
+
+## Accuracy Tests
+
+On the CPU, in float32: each row against the same penalizers fed one token at a time. In
+the fork's server tests, answers with penalties are the same with speculation and
+without.
+
+## Benchmark and Profiling
+
+None. For each step the counts of the drafts on a path are added, in a few tensor
+operations; what they cost on a GPU was not measured.
 """,
     edits=(*PENALIZERS, *COMMITTED_TOKENS, *VERIFY_ROWS, *SAME_ORDER),
     overlay=(DRAFT_PATHS,),

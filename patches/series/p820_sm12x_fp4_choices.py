@@ -123,6 +123,15 @@ FlashInfer has b12x kernels for SM12x that `--fp4-gemm-backend` does not offer.
   `--quantization` is not given.
 - `--fp4-gemm-backend flashinfer_b12x`, checked at start-up: SM12x, and a FlashInfer
   that has it. `auto` does not take it.
+
+## Accuracy Tests
+
+None: no SM12x card was at hand, so nothing that b12x computes was seen.
+
+## Benchmark and Profiling
+
+None, for the same reason. The choices are tested with a platform that says it is
+one; whether b12x is the faster backend was not measured, so `auto` does not take it.
 """,
     edits=(*B12X, *MIXED_EXPERTS),
     overlay=(MIXED,),

@@ -107,6 +107,10 @@ Qwen3.5) raises, so no speculative algorithm can serve one, and prefix caching w
 Give each function a PyTorch branch for CPU tensors, with the kernels' masking rules:
 negative or out-of-range rows and steps are skipped, any strides of the source are
 followed, and values are cast to the destination's dtype.
+
+## Accuracy Tests
+
+States and tracked slots bit for bit against a loop over rows.
 """,
     edits=(
         Insert(file=FILE, after="_prepare_src_rows", code=SCATTER_CPU),

@@ -19,6 +19,10 @@ the first token.
 ## Modifications
 
 Apply it last, as the samplers without speculation do.
+
+## Accuracy Tests
+
+500 requests through `eagle_sample`: no token below the threshold is committed.
 """,
     edits=(
         AddImport(

@@ -21,6 +21,10 @@ tensors when it has not.
 
 Give the functions below them a PyTorch branch for CPU tensors, with the kernels'
 options: groups, a bias, a gate before or after the norm, swish or sigmoid.
+
+## Accuracy Tests
+
+Every combination of the options against a loop over rows and groups in float64.
 """,
     edits=(
         Insert(

@@ -141,6 +141,10 @@ backend, and its extend path cannot verify: a verify batch has no extend_* field
 
 Derive the lengths of a verify as the intel_amx backend does, honour the tree mask of
 drafts with topk > 1, and add the multi-step draft backend.
+
+## Accuracy Tests
+
+Chains, trees and draft steps against attention in float64, token by token.
 """,
     edits=(
         Insert(

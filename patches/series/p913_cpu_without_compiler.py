@@ -50,6 +50,10 @@ machine without a C++ compiler it raises and the server dies.
 
 Run these helpers eagerly there, as NPU does: they touch a few rows a step.
 `--enable-torch-compile`, which compiles the model, is not affected.
+
+## Benchmark and Profiling
+
+No measurement beyond the time to compile named above.
 """,
     edits=(
         *add_flag(PENALTY),

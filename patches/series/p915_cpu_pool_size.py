@@ -50,6 +50,10 @@ memory that other programs need.
 On the CPU, stop at the pools that hold `--max-running-requests` requests (64 if unset)
 of full context length. Models for which memory is short do not notice. A size that the
 user gives is taken as it is.
+
+## Benchmark and Profiling
+
+No measurement beyond the start-up time named above.
 """,
     edits=(
         Insert(

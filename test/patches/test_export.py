@@ -11,7 +11,9 @@ import pytest
 from fork.pin import REPOSITORY, read_pin
 from fork.tree import OVERLAY
 from patches.engine.apply import NOTICE_START, apply_series
-from patches.engine.export import PACKAGE, Export, run_git, tree_of_wheel
+from patches.engine.export import PACKAGE, TESTS, Export, run_git, tree_of_wheel
+from patches.engine.patch import Patch
+from patches.engine.pull_request import SECTIONS, pull_request_text
 from patches.series import load_series
 
 
@@ -66,6 +68,54 @@ def test_every_overlay_file_travels_with_exactly_one_patch(exported: Exported):
         if name == place or name.startswith(f"{place}/")
     ]
     assert sorted(carried) == sorted(ours)
+
+
+def test_every_upstream_test_travels_with_exactly_one_patch():
+    root = REPOSITORY / TESTS
+    ours = {str(path.relative_to(root)) for path in root.rglob("*.py")}
+    carried = [
+        name
+        for patch in load_series()
+        for place in patch.tests
+        for name in ours
+        if name == place or name.startswith(f"{place}/")
+    ]
+    assert sorted(carried) == sorted(ours)
+
+
+@pytest.mark.parametrize("patch", load_series(), ids=lambda patch: str(patch.number))
+def test_every_patch_has_tests_of_its_own(patch: Patch):
+    files = [REPOSITORY / TESTS / name for name in patch.tests]
+    assert files
+    assert all(file.exists() for file in files)
+
+
+def test_every_upstream_test_is_registered_and_runs_by_itself():
+    for path in (REPOSITORY / TESTS).rglob("test_*.py"):
+        text = path.read_text()
+        assert "\nregister_cpu_ci(est_time=" in text, path
+        assert "(CustomTestCase):\n" in text, path
+        assert text.endswith('\n\nif __name__ == "__main__":\n    unittest.main()\n'), (
+            path
+        )
+
+
+@pytest.mark.parametrize("patch", load_series(), ids=lambda patch: str(patch.number))
+def test_the_text_has_every_section_and_says_what_ran(patch: Patch):
+    text = pull_request_text(patch)
+    headings = [line[3:] for line in text.splitlines() if line.startswith("## ")]
+    assert headings == list(SECTIONS)
+    assert "GPU" in text.split("## Checklist")[1]
+    # git am ends a message at such a line.
+    assert not any(
+        line.startswith(("---", "diff -", "Index: ")) for line in text.splitlines()
+    )
+
+
+def test_a_text_without_motivation_is_an_error_that_names_the_patch():
+    patch = Patch(number=7, title="[Fix] A", message="Only words.\n", edits=())
+    with pytest.raises(ValueError, match=r"patch 7 \(\[Fix\] A\).*Motivation"):
+        pull_request_text(patch)
 
 
 def test_no_commit_carries_a_notice_of_the_fork(exported: Exported):

@@ -4,6 +4,7 @@ import unittest
 from unittest.mock import patch
 
 import torch
+
 from sglang.srt.distributed.device_communicators import pynccl
 from sglang.srt.distributed.device_communicators.pynccl import PyNcclCommunicator
 from sglang.srt.distributed.utils import StatelessProcessGroup

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import List, Set
 
 import torch
+
 from sglang.test.ci.ci_register import register_cpu_ci
 from sglang.test.test_utils import CustomTestCase, maybe_stub_sgl_kernel
 

@@ -8,6 +8,7 @@ from unittest.mock import patch
 os.environ.setdefault("SGLANG_USE_CPU_ENGINE", "1")
 
 import torch
+
 from sglang.test.ci.ci_register import register_cpu_ci
 from sglang.test.test_utils import CustomTestCase, enter_scope, maybe_stub_sgl_kernel
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 import torch
+
 from sglang import _cpu_engine
 from sglang.test.ci.ci_register import register_cpu_ci
 from sglang.test.test_utils import CustomTestCase
@@ -62,15 +63,15 @@ class TestCpuEngineSelection(CustomTestCase):
         self.assertNotIn(SWITCH, os.environ)
 
     def test_the_users_choice_stands(self):
-        for choice, num_installs in (("0", 0), ("1", 1)):
-            self.num_installs = 0
-            with (
-                self.subTest(choice=choice),
-                patch.dict(os.environ, {SWITCH: choice}),
-                patch.object(torch.cuda, "is_available", lambda: choice == "1"),
-            ):
-                _cpu_engine.select_cpu_engine()
-                self.assertEqual(os.environ[SWITCH], choice)
+        for choice, num_installs, has_cuda in (("0", 0, False), ("1", 1, True)):
+            with self.subTest(choice=choice):
+                self.num_installs = 0
+                with (
+                    patch.dict(os.environ, {SWITCH: choice}),
+                    patch.object(torch.cuda, "is_available", return_value=has_cuda),
+                ):
+                    _cpu_engine.select_cpu_engine()
+                    self.assertEqual(os.environ[SWITCH], choice)
                 self.assertEqual(self.num_installs, num_installs)
 
     def test_compiled_cpu_kernels_stay(self):

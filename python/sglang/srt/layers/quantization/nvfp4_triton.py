@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Optional
 
 import torch
+from sgl_kernel_nvfp4 import gemm, pad_codes, quantize
+from sgl_kernel_nvfp4 import reference as cpu
+from sgl_kernel_nvfp4 import swizzle_scales, w4a16_gemm
 from torch import nn
 
-from sgl_kernel_nvfp4 import gemm, pad_codes, quantize, swizzle_scales, w4a16_gemm
-from sgl_kernel_nvfp4 import reference as cpu
 from sglang.srt.layers.utils.common import (
     alias_or_bind_derived_param,
     copy_or_rebind_param,

@@ -4,12 +4,14 @@ import unittest
 from types import FunctionType, SimpleNamespace
 
 import torch
+
 from sglang.test.ci.ci_register import register_cpu_ci
 from sglang.test.test_utils import CustomTestCase, maybe_stub_sgl_kernel
 
 maybe_stub_sgl_kernel()
 
 import sgl_kernel
+
 from sglang.srt.layers.attention.torch_native_backend import (
     TorchNativeAttnBackend,
     TorchNativeMultiStepDraftBackend,

@@ -11,9 +11,10 @@ from compressed_tensors.compressors.nvfp4.helpers import (
     unpack_fp4_from_uint8,
 )
 from compressed_tensors.quantization.quant_args import FP4_E2M1_DATA
+from torch import nn
+
 from sglang.test.ci.ci_register import register_cpu_ci
 from sglang.test.test_utils import CustomTestCase, maybe_stub_sgl_kernel
-from torch import nn
 
 maybe_stub_sgl_kernel()
 

@@ -102,22 +102,24 @@ class TestExpertsOfAMixedCheckpoint(CustomTestCase):
             moe_runner_backend_without_sm100(model, None)
 
     def test_sm12x_resolves_auto_whether_quantization_is_given_or_not(self):
-        names = ("is_sm100", "is_sm110", "is_sm120", "is_npu", "is_hip")
-        for asked, (platform, backend) in itertools.product(
-            ("modelopt_mixed", None),
-            (("is_sm120", "flashinfer_cutlass"), ("is_hip", None)),
-        ):
-            facts = SimpleNamespace(**{**dict.fromkeys(names), platform: True})
-            view = SimpleNamespace(moe_runner_backend="auto", quantization=asked)
-            with (
-                self.subTest(asked=asked, platform=platform),
-                patch.object(overrides, "get_platform", lambda: facts),
-                patch.object(
-                    overrides, "model_config_of", lambda _: self.mixed("NVFP4")
-                ),
+        for asked in ("modelopt_mixed", None):
+            for platform, backend in (
+                ("is_sm120", "flashinfer_cutlass"),
+                ("is_hip", None),
             ):
-                resolved = overrides._moe_runner_backend_quant_constraints(view)
-                self.assertEqual(resolved.get("moe_runner_backend"), backend)
+                with self.subTest(asked=asked, platform=platform):
+                    resolved = self.resolve_auto(asked, platform)
+                    self.assertEqual(resolved.get("moe_runner_backend"), backend)
+
+    def resolve_auto(self, quantization, platform):
+        names = ("is_sm100", "is_sm110", "is_sm120", "is_npu", "is_hip")
+        facts = SimpleNamespace(**{**dict.fromkeys(names), platform: True})
+        view = SimpleNamespace(moe_runner_backend="auto", quantization=quantization)
+        with (
+            patch.object(overrides, "get_platform", lambda: facts),
+            patch.object(overrides, "model_config_of", lambda _: self.mixed("NVFP4")),
+        ):
+            return overrides._moe_runner_backend_quant_constraints(view)
 
 
 if __name__ == "__main__":

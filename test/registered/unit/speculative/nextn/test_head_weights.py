@@ -10,6 +10,7 @@ import torch
 from head_files import dense_head, trunk
 from safetensors import safe_open
 from safetensors.torch import save_file
+
 from sglang.srt.speculative.nextn import weights
 from sglang.srt.speculative.nextn.checkpoint import read_head_checkpoint
 from sglang.srt.speculative.nextn.weights import iterate_head_weights

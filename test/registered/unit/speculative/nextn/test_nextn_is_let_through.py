@@ -1,7 +1,7 @@
 """Everything that lets EAGLE through lets NEXTN through.
 
-The places are found by walking every module's syntax tree, so that no change can add one
-unseen.
+The places are found by walking every module's syntax tree, so that no change can add
+one unseen.
 """
 
 import ast

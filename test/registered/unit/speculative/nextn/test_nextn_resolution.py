@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from head_files import dense_head, write_checkpoint
+
 from sglang.srt.arg_groups.overrides import resolving_view
 from sglang.srt.arg_groups.remap.reasons import reason_for
 from sglang.srt.speculative.nextn.algorithm import RULE, resolve_nextn_algorithm

@@ -16,6 +16,7 @@ from head_files import (
     write_checkpoint,
     write_shard,
 )
+
 from sglang.srt.speculative.nextn.completeness import IncompleteHeadError
 from sglang.srt.speculative.nextn.safetensors_header import CheckpointError
 from sglang.srt.speculative.nextn.support import nextn_support

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional
 
 import torch
+from sgl_kernel_nvfp4 import moe, moe_block_m, pad_codes
+from sgl_kernel_nvfp4 import reference as cpu
+from sgl_kernel_nvfp4 import swizzle_scales
 from torch import nn
 
-from sgl_kernel_nvfp4 import moe, moe_block_m, pad_codes, swizzle_scales
-from sgl_kernel_nvfp4 import reference as cpu
 from sglang.srt.layers.moe.moe_runner.base import (
     DispatchMoeRunnerCore,
     MoeQuantInfo,

@@ -5,10 +5,11 @@ import unittest
 from unittest.mock import patch
 
 import torch
+from torch.nn import functional
+
 from sglang.kernels.ops.attention.fla import fused_norm_gate, layernorm_gated
 from sglang.test.ci.ci_register import register_cpu_ci
 from sglang.test.test_utils import CustomTestCase
-from torch.nn import functional
 
 register_cpu_ci(est_time=5, suite="base-a-test-cpu")
 

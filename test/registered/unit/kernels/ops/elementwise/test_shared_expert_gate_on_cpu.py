@@ -3,6 +3,7 @@
 import unittest
 
 import torch
+
 from sglang.kernels.ops.elementwise.elementwise import (
     fused_gate_sigmoid_mul,
     fused_gate_sigmoid_mul_add,

@@ -5,6 +5,7 @@ import unittest
 from types import SimpleNamespace
 
 import torch
+
 from sglang.kernels.ops.mamba.mamba_state_scatter_triton import (
     fused_conv_window_scatter_with_mask,
     fused_mamba_state_scatter_with_mask,
