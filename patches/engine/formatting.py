@@ -18,7 +18,7 @@ _SORTED_IMPORTS = (
 
 
 def format_files(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return Python sources by name, formatted and with sorted imports as upstream's are.
+    """Return Python sources by name, formatted, their imports sorted, as upstream's.
 
     Upstream's files are in that format, so only lines that an edit touched change.
     """

@@ -19,7 +19,6 @@ from patches.engine.patch import Patch
 from patches.engine.pull_request import SECTIONS, pull_request_text
 from patches.series import load_series
 
-
 # isort sorts this file otherwise than upstream's linter has it.
 UNSORTED_UPSTREAM = "multimodal/processors/ernie45_vl.py"
 
