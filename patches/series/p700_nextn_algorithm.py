@@ -12,6 +12,7 @@ from patches.engine.place import Find
 
 SPEC_INFO = "srt/speculative/spec_info.py"
 SPEC_REGISTRY = "srt/speculative/spec_registry.py"
+REGISTRY = "sglang.srt.speculative.spec_registry"
 AUX_STATE = "srt/model_executor/model_runner_components/spec_aux_hidden_state.py"
 SPEC_HOOK = "srt/arg_groups/speculative_hook.py"
 ENUM = "SpeculativeAlgorithm"
@@ -81,6 +82,17 @@ ALGORITHM = (
         scope=f"{ENUM}.from_string",
         at=Find("if", mentions=("_RESERVED_ALIASES",)),
         code="",
+    ),
+    ReplaceStatement(
+        file=SPEC_INFO,
+        at=Find("import", REGISTRY, mentions=("_RESERVED_ALIASES",)),
+        code=f"""
+        from {REGISTRY} import (
+            CustomSpecAlgo,
+            ServerArgsValidator,
+            WorkerFactory,
+        )
+        """,
     ),
     ReplaceExpression(
         file=SPEC_REGISTRY,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from ruff import find_ruff_bin
 
 from fork.pin import REPOSITORY, read_pin
 from fork.tree import OVERLAY
@@ -15,6 +18,9 @@ from patches.engine.export import PACKAGE, TESTS, Export, run_git, tree_of_wheel
 from patches.engine.patch import Patch
 from patches.engine.pull_request import SECTIONS, pull_request_text
 from patches.series import load_series
+
+# isort sorts this file otherwise than upstream's linter has it.
+UNSORTED_UPSTREAM = "multimodal/processors/ernie45_vl.py"
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,38 @@ def test_the_tree_after_the_last_commit_is_the_forks(exported: Exported):
             text = "".join(x for x in lines if not x.startswith(NOTICE_START))
         name = path.relative_to(package)
         assert (exported.applied / PACKAGE / name).read_text() == text, name
+
+
+def test_upstreams_linter_finds_nothing_in_any_file_that_the_series_changes(
+    exported: Exported,
+):
+    upstream = run_git(exported.applied, "rev-list", "--max-parents=0", "HEAD").strip()
+    names = run_git(exported.applied, "diff", "--name-only", upstream).split()
+    assert len(names) > 100
+    done = subprocess.run(
+        [
+            *(find_ruff_bin(), "check", "--isolated", "--no-cache", "--quiet"),
+            *("--select", "F401,F821", "--output-format", "concise", *names),
+        ],
+        cwd=exported.applied,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    imports = [name for name in names if name.startswith(str(PACKAGE))]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "isort", "--check", "--profile", "black"),
+            *("--project", "sglang", "--settings-path", "/dev/null", *imports),
+        ],
+        cwd=exported.applied,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    wrong = [line for line in done.stderr.splitlines() if UNSORTED_UPSTREAM not in line]
+    assert not wrong
 
 
 def test_every_overlay_file_travels_with_exactly_one_patch(exported: Exported):
