@@ -41,9 +41,10 @@ test: environment lint
 	$(VENV)/bin/python -m pytest
 
 # Every NVFP4 kernel at every M from 1 to 130, interpreted and emulated, in about an hour;
-# then each commit of the exported series with its own tests, in half an hour.
+# then each commit of the exported series with its own tests, and NEXTN against the alias
+# with one to five steps, in half an hour each.
 proof: environment
-	$(VENV)/bin/python -m pytest -m exhaustive test/sgl_kernel_nvfp4 test/patches
+	$(VENV)/bin/python -m pytest -m exhaustive test/sgl_kernel_nvfp4 test/patches test/server
 
 # Pins every dependency of upstream's wheel and of our tools, for all Pythons.
 lock:

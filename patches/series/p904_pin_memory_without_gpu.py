@@ -67,12 +67,6 @@ Ask `is_pin_memory_available()` in each, through a small helper `maybe_pin_memor
         ),
         AddImport(file=SCHEDULE_BATCH, module=UTILS, names=("maybe_pin_memory",)),
         pin_calls(SCHEDULE_BATCH, 1, scope="ScheduleBatch.prepare_for_decode"),
-        AddImport(
-            file=SCHEDULE_BATCH,
-            releases="<0.5.23",
-            module=UTILS,
-            names=("is_pin_memory_available",),
-        ),
         pin_arguments(
             SCHEDULE_BATCH,
             1,

@@ -19,7 +19,8 @@ to be known.
 
 Set the switch in `sglang/__init__.py` when no accelerator is there and the user has not
 set it, and serve `import sgl_kernel` from `sgl_kernel_cpu` while the CPU engine is on
-and no compiled CPU kernels are installed. With an accelerator nothing changes.
+and no compiled CPU kernels are installed. With an accelerator, or with no CPU kernels
+of either kind, nothing changes.
 """,
     edits=(
         Insert(

@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.util import find_spec
 
 _ENGINE_SWITCH = "SGLANG_USE_CPU_ENGINE"
 _PLATFORM_PLUGINS_GROUP = "sglang.srt.platforms"
@@ -22,11 +23,15 @@ def select_cpu_engine() -> None:
     without an accelerator, for this process and those that it starts. With the engine
     on, ``import sgl_kernel`` gives the compiled CPU kernels if their distribution is
     installed, or else the ones in PyTorch, ``sgl_kernel_cpu``, which is imported in no
-    other case: it registers operators under the names of the compiled ones.
+    other case: it registers operators under the names of the compiled ones. Where
+    neither is installed, nothing changes.
     """
+    has_compiled_kernels = _has_compiled_cpu_kernels()
+    if not has_compiled_kernels and find_spec("sgl_kernel_cpu") is None:
+        return
     if _ENGINE_SWITCH not in os.environ and not _has_accelerator():
         os.environ[_ENGINE_SWITCH] = "1"
-    if os.environ.get(_ENGINE_SWITCH) == "1" and not _has_compiled_cpu_kernels():
+    if os.environ.get(_ENGINE_SWITCH) == "1" and not has_compiled_kernels:
         from sgl_kernel_cpu.select import install
 
         install()

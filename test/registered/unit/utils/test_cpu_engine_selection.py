@@ -28,6 +28,7 @@ class TestCpuEngineSelection(CustomTestCase):
             patch.dict(sys.modules, {"sgl_kernel_cpu.select": select}),
             patch.dict(os.environ, environment, clear=True),
             patch.object(_cpu_engine, "_has_compiled_cpu_kernels", lambda: False),
+            patch.object(_cpu_engine, "find_spec", lambda name: name),
         ):
             patcher.start()
             self.addCleanup(patcher.stop)
@@ -73,6 +74,12 @@ class TestCpuEngineSelection(CustomTestCase):
                     _cpu_engine.select_cpu_engine()
                     self.assertEqual(os.environ[SWITCH], choice)
                 self.assertEqual(self.num_installs, num_installs)
+
+    def test_without_cpu_kernels_nothing_changes(self):
+        with patch.object(_cpu_engine, "find_spec", lambda name: None):
+            _cpu_engine.select_cpu_engine()
+        self.assertNotIn(SWITCH, os.environ)
+        self.assertEqual(self.num_installs, 0)
 
     def test_compiled_cpu_kernels_stay(self):
         with patch.object(_cpu_engine, "_has_compiled_cpu_kernels", lambda: True):
