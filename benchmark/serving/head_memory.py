@@ -13,6 +13,8 @@ Free memory is told to the server as that of a machine of ``--machine-gib`` on w
 is alone: less its own anonymous memory. Otherwise whatever else runs here would decide
 the pools. The tables that native frees are those that the alias holds more when the
 pools are sized; on a CPU a table that was allocated and not yet written takes nothing.
+The alias is told the draft's path, which is the model's: without it upstream sizes the
+pools as if the head had no KV, and what the head then takes is in nobody's account.
 A Python process differs by some MiB from start to start, which is allowed for.
 
 Not measured: a GPU, and time. Writes a table and a CSV file to build/benchmark.
@@ -80,8 +82,7 @@ class Checkpoint:
     Attributes:
         head_bytes: of the ``mtp.*`` tensors on disk.
         table_bytes: of one embedding table.
-        kv_token_bytes: of one token in the target's KV pool, which is all that either
-            server charges when it sizes the pools of a target with linear attention.
+        kv_token_bytes: of one token in the KV pools of the target and of the head.
     """
 
     shards: int
@@ -95,7 +96,7 @@ class Checkpoint:
         architecture = write_large_vocabulary(folder, hidden_size)
         shards = sorted(folder.glob("*.safetensors"))
         sizes = [head_bytes(shard) for shard in shards]
-        layers = architecture.layer_types.count("full_attention")
+        layers = architecture.layer_types.count("full_attention") + 1
         heads = architecture.num_key_value_heads * architecture.head_dim
         return cls(
             shards=len(shards),
@@ -143,7 +144,9 @@ def start(options: argparse.Namespace, checkpoint: Path, name: str) -> Start:
         FOLDER_VARIABLE: str(folder),
         MACHINE_VARIABLE: str(int(options.machine_gib * 2**30)),
     }
-    tree = str(alias_tree()) if name == "alias" else ""
+    is_alias = name == "alias"
+    tree = str(alias_tree()) if is_alias else ""
+    draft = ("--speculative-draft-model-path", str(checkpoint)) if is_alias else ()
     config = ProbedConfig(
         str(checkpoint),
         nextn=True,
@@ -155,6 +158,7 @@ def start(options: argparse.Namespace, checkpoint: Path, name: str) -> Start:
             "--skip-server-warmup",
             "--sleep-on-idle",
             *("--mem-fraction-static", str(options.mem_fraction_static)),
+            *draft,
         ),
         environment=probe_environment("load_probe", folder, variables, tree),
     )
