@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 from harness.client import Client
@@ -40,6 +41,10 @@ class ServerPool:
                 server = LocalServer(config, log)
             self._alive[config] = server
         return [self._ready(config) for config in configs]
+
+    def process_of(self, config: ServerConfig) -> subprocess.Popen[bytes]:
+        """Return the process of a server that is alive."""
+        return self._alive[config].process
 
     def stop(self) -> None:
         """Stop every server."""
