@@ -41,7 +41,7 @@ def outcomes(client: Client) -> list[Outcome]:
 
 
 def folder_of(name: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of a variant; the same one at every call, so that servers are shared."""
+    """The folder of a variant, the same at every call, so that servers are shared."""
     if name == "dense":
         return str(DENSE_MODEL)
     folder: Path = tmp_path_factory.getbasetemp() / "variants" / name
