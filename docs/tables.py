@@ -33,8 +33,9 @@ def page() -> str:
         (
             "Models",
             "Target architectures whose checkpoint has an MTP head that SGLang knows. "
-            "NEXTN is native where a test proves it; elsewhere it runs as EAGLE, with "
-            "one WARNING that gives the reason.",
+            "NEXTN is native where a test proves it; the others here run as EAGLE, with "
+            "one WARNING that gives the reason. A model that is not here is refused, "
+            "unless a draft path is given.",
             ("architecture", "NEXTN", "why not native"),
             models(),
         ),
@@ -42,7 +43,9 @@ def page() -> str:
             "Rounds",
             "A native server decodes in the chain round "
             "(`speculative/nextn/chain_round.py`) unless one of these holds; then the "
-            "round is upstream's own, inherited, with the native head in it.",
+            "round is upstream's own, inherited, with the native head in it. Single "
+            "batches go there as well: idle ones, beam search, HiSparse, expert "
+            "recording (`batch_takes_chain_round`).",
             ("the general round is taken when",),
             rounds(),
         ),

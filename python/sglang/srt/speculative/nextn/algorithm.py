@@ -7,6 +7,7 @@ from typing import Any
 from sglang.srt.arg_groups.launch_error import LaunchError
 from sglang.srt.arg_groups.overrides import record_of
 from sglang.srt.arg_groups.remap.reasons import give_reason
+from sglang.srt.speculative.nextn.head_config import get_field, get_text_config
 from sglang.srt.speculative.nextn.support import NextnSupport, nextn_support
 
 # The name of this rule in the resolution journal.
@@ -39,17 +40,25 @@ def resolve_nextn_algorithm(cfg: Any, hf_config: Any) -> str:
     )
     if support.error is not None:
         raise LaunchError(f"--speculative-algorithm NEXTN: {support.error}")
-    if support.plan is not None and support.plan.num_layers > 1:
+    num_layers = _num_layers(support, hf_config)
+    if num_layers > 1:
         return _use_eagle(
             cfg,
-            f"the head has {support.plan.num_layers} MTP layers, and the native worker "
-            "drives one so far; EAGLE repeats the first",
+            f"the head has {num_layers} MTP layers, and the native worker drives one "
+            "so far; EAGLE repeats the first",
         )
     if support.native:
         return "NEXTN"
     if support.draft_architecture is None or support.has_head is False:
         raise _no_head_error(cfg, support)
     return _use_eagle(cfg, support.reason)
+
+
+def _num_layers(support: NextnSupport, hf_config: Any) -> int:
+    """MTP layers of the head, by its weights if they are here, else by the config."""
+    if support.plan is not None:
+        return support.plan.num_layers
+    return get_field(get_text_config(hf_config), "mtp_num_hidden_layers") or 0
 
 
 def _option_for_another_draft(cfg: Any) -> str | None:

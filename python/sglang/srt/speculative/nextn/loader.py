@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from sglang.srt.arg_groups.launch_error import LaunchError
 from sglang.srt.configs.device_config import DeviceConfig
 from sglang.srt.configs.load_config import LoadConfig, LoadFormat
 from sglang.srt.configs.model_config import ModelConfig
@@ -77,6 +78,7 @@ def load_head(
     Raises:
         CheckpointError: a file of the checkpoint cannot be understood.
         IncompleteHeadError: the head is absent, incomplete or not as configured.
+        LaunchError: the head has more than one layer.
     """
     started = time.perf_counter()
     is_dummy = get_model().load_format == LoadFormat.DUMMY
@@ -121,6 +123,12 @@ def _build(
 def _plan(model_config: ModelConfig) -> HeadPlan:
     path = find_local_model(model_config.model_path, model_config.revision)
     plan = plan_head(path or model_config.model_path, model_config.hf_config)
+    if plan.num_layers > 1:
+        raise LaunchError(
+            f"{plan.checkpoint.root}: the head has {plan.num_layers} MTP layers, which "
+            "its files told only after they were downloaded. Start again: NEXTN then "
+            "becomes EAGLE, which repeats the first."
+        )
     for warning in plan.checkpoint.warnings:
         logger.warning("MTP head: %s", warning)
     for disagreement in plan.quantization.disagreements:

@@ -88,6 +88,14 @@ class TestNextnResolution(CustomTestCase):
         self.assertEqual(algorithm, "EAGLE")
         self.assertIn("Qwen3NextForCausalLM", why)
 
+    def test_a_head_of_two_layers_gives_eagle_also_where_its_files_are_not_read(self):
+        config = json.loads((self.dense / "config.json").read_text())
+        config["text_config"]["mtp_num_hidden_layers"] = 2
+        (self.dense / "config.json").write_text(json.dumps(config))
+        algorithm, why = resolve(self.dense, load_format="dummy")
+        self.assertEqual(algorithm, "EAGLE")
+        self.assertIn("2 MTP layers", why)
+
     def test_a_model_without_a_head_is_refused_and_told_the_ways_on(self):
         folder = self.as_architecture("LlamaForCausalLM")
         with self.assertRaises(ValueError) as caught:
