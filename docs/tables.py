@@ -33,9 +33,9 @@ def page() -> str:
         (
             "Models",
             "Target architectures whose checkpoint has an MTP head that SGLang knows. "
-            "NEXTN is native where a test proves it; the others here run as EAGLE, with "
-            "one WARNING that gives the reason. A model that is not here is refused, "
-            "unless a draft path is given.",
+            "NEXTN is native where a test proves it; the others here run as EAGLE, "
+            "with one WARNING that gives the reason. A model that is not here is "
+            "refused, unless a draft path is given.",
             ("architecture", "NEXTN", "why not native"),
             models(),
         ),
