@@ -42,7 +42,7 @@ def test_version_is_upstreams_with_a_local_part(fork: ZipFile) -> None:
     assert version.local.startswith("nextn.")
 
 
-@pytest.mark.parametrize("wanted", ["sglang==0.5.23", "sglang>=0.5.20,<0.6"])
+@pytest.mark.parametrize("wanted", [f"sglang=={PIN.version}", "sglang>=0.5.20,<0.6"])
 def test_version_satisfies_what_others_require(fork: ZipFile, wanted: str) -> None:
     assert Requirement(wanted).specifier.contains(metadata(fork)["Version"])
 
@@ -112,8 +112,8 @@ def test_installed_wheel_satisfies_an_exact_requirement(
     python = str(tmp_path / "bin" / "python")
     install = (python, "-m", "pip", "install", "--no-index", "--no-deps")
     subprocess.run([*install, "--quiet", "--no-compile", str(fork_wheel)], check=True)
-    shown = subprocess.check_output([*install, "sglang==0.5.23"], text=True)
-    assert "Requirement already satisfied: sglang==0.5.23" in shown
+    shown = subprocess.check_output([*install, f"sglang=={PIN.version}"], text=True)
+    assert f"Requirement already satisfied: sglang=={PIN.version}" in shown
     version = "import importlib.metadata as m; print(m.version('sglang'))"
     shown = subprocess.check_output([python, "-c", version], text=True)
     assert shown.strip() == PIN.fork_version

@@ -102,7 +102,6 @@ class TestNextnIsLetThrough(CustomTestCase):
                 "srt/speculative/spec_info.py",
                 "srt/arg_groups/speculative_hook.py",
                 "srt/lora/utils.py",
-                "srt/managers/scheduler_components/metrics_reporter.py",
             },
             files,
         )
