@@ -41,8 +41,8 @@ test: environment lint
 	$(VENV)/bin/python -m pytest
 
 # Every NVFP4 kernel at every M from 1 to 130, interpreted and emulated, in about an hour;
-# then each commit of the exported series with its own tests, and NEXTN against the alias
-# with one to five steps, in half an hour each.
+# then each commit of the exported series with its own tests, NEXTN against the alias with
+# 1, 2, 3 and 5 steps, and odd checkpoints against their plain twins.
 proof: environment
 	$(VENV)/bin/python -m pytest -m exhaustive test/sgl_kernel_nvfp4 test/patches test/server
 

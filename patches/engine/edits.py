@@ -300,10 +300,10 @@ class AdmitMember(Edit):
         if isinstance(node, cst.Dict):
             return False
         values = [element.value for element in node.elements]
-        return any(map(self._is_like, values)) and self.new not in map(_value, values)
+        return any(map(self._is_like, values)) and self.new not in map(value_of, values)
 
     def _is_like(self, node: cst.CSTNode) -> bool:
-        return _value(node) == self.like
+        return value_of(node) == self.like
 
     def _widened(self, node: cst.CSTNode) -> cst.CSTNode:
         is_string = "." not in self.new
@@ -430,7 +430,8 @@ def _extended(
     return node.with_changes(elements=spaced)
 
 
-def _value(node: cst.CSTNode) -> str:
+def value_of(node: cst.CSTNode) -> str:
+    """Return the value of a string or a dotted name; empty for the rest."""
     if isinstance(node, cst.SimpleString):
         return str(node.evaluated_value)
     return dotted_name(node)

@@ -28,9 +28,10 @@ from patches.engine.edits import (
     ReplaceExpression,
     ReplaceStatement,
     expression_of,
+    value_of,
 )
 from patches.engine.patch import Edit, EditError
-from patches.engine.place import dotted_name, find_definition, find_node, find_sites
+from patches.engine.place import find_definition, find_node, find_sites
 from patches.engine.walk import walk
 
 
@@ -129,7 +130,7 @@ def _(edit: AdmitMember, module: cst.Module) -> bool:
     admitted = 0
     for node in walk(scope) if scope is not None else ():
         if isinstance(node, cst.Tuple | cst.List | cst.Set):
-            values = [_name(element.value) for element in node.elements]
+            values = [value_of(element.value) for element in node.elements]
             admitted += edit.like in values and edit.new in values
     return admitted >= edit.sites
 
@@ -214,12 +215,6 @@ def _is_mapping(code: str) -> bool:
 def _ends_with(function: ast.expr, name: str) -> bool:
     written = ast.unparse(function)
     return written == name or written.endswith(f".{name}")
-
-
-def _name(node: cst.CSTNode) -> str:
-    if isinstance(node, cst.SimpleString):
-        return str(node.evaluated_value)
-    return dotted_name(node)
 
 
 def _dump(node: ast.AST) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from harness.client import Completion
+from harness.client import Client, Completion
 
 
 @dataclass(frozen=True)
@@ -61,3 +61,15 @@ class Outcome:
     @classmethod
     def of(cls, completion: Completion) -> Outcome:
         return cls(completion.token_ids, Drafts.of(completion))
+
+
+def outcomes_of(
+    client: Client, prompts: Sequence[str], num_tokens: int
+) -> list[Outcome]:
+    """Complete prompts greedily from an empty cache.
+
+    One after the other, so that a round holds the same rows in every server.
+    """
+    client.flush_cache()
+    sampling = {"temperature": 0, "max_new_tokens": num_tokens, "ignore_eos": True}
+    return [Outcome.of(client.generate(prompt, sampling)) for prompt in prompts]

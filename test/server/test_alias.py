@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from harness.client import Client
-from harness.drafts import Outcome
+from harness.drafts import outcomes_of
 from harness.pool import ServerPool
 from harness.prompts import held_out_prompts
 from harness.servers import speculating
@@ -54,7 +54,7 @@ def assert_same(native: Client, alias: Client, num_steps: int) -> None:
         assert info["speculative_algorithm"] == algorithm
         assert info["speculative_num_steps"] == num_steps
     prompts = held_out_prompts()[:NUM_PROMPTS]
-    outcomes = [outcomes_of(client, prompts) for client in (native, alias)]
+    outcomes = [outcomes_of(client, prompts, NEW_TOKENS) for client in (native, alias)]
     assert outcomes[0] == outcomes[1]
     # Equal for a reason: every position has accepted drafts, and none all of them.
     for position in range(num_steps):
@@ -65,10 +65,3 @@ def assert_same(native: Client, alias: Client, num_steps: int) -> None:
         )
         verifies = sum(outcome.drafts.num_verifies for outcome in outcomes[0])
         assert 0 < accepted < verifies
-
-
-def outcomes_of(client: Client, prompts: list[str]) -> list[Outcome]:
-    """One after the other, so that a round holds the same rows in both servers."""
-    client.flush_cache()
-    sampling = {"temperature": 0, "max_new_tokens": NEW_TOKENS, "ignore_eos": True}
-    return [Outcome.of(client.generate(prompt, sampling)) for prompt in prompts]

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from tiny_qwen.variants import VARIANTS
 
-from harness.client import Client
-from harness.drafts import Outcome
+from harness.drafts import outcomes_of
 from harness.models import DENSE_MODEL, build_variant
 from harness.pool import ServerPool
 from harness.prompts import held_out_prompts
@@ -16,7 +15,7 @@ from harness.servers import SharedServer
 
 TWINS = {name: variant.twin for name, variant in VARIANTS.items() if variant.twin}
 NUM_PROMPTS = 8
-GREEDY = {"temperature": 0, "max_new_tokens": 40, "ignore_eos": True}
+NEW_TOKENS = 40
 
 
 @pytest.mark.exhaustive
@@ -30,14 +29,9 @@ def test_an_odd_checkpoint_drafts_as_its_twin(
     ]
     odd, twin = server_pool.get(*configs)
     assert odd.server_info()["speculative_algorithm"] == "NEXTN"
-    assert outcomes(odd) == outcomes(twin)
-
-
-def outcomes(client: Client) -> list[Outcome]:
-    """One after the other, so that a round holds the same rows in both servers."""
-    client.flush_cache()
     prompts = held_out_prompts()[:NUM_PROMPTS]
-    return [Outcome.of(client.generate(prompt, GREEDY)) for prompt in prompts]
+    expected = outcomes_of(twin, prompts, NEW_TOKENS)
+    assert outcomes_of(odd, prompts, NEW_TOKENS) == expected
 
 
 def folder_of(name: str, tmp_path_factory: pytest.TempPathFactory) -> str:
