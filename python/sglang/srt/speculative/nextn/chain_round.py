@@ -7,7 +7,7 @@ verify batch for draft-extend. ``chain_guards`` says which batches take it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import copy
 from typing import TYPE_CHECKING
 
 import torch
@@ -100,18 +100,21 @@ def draft(
         spec_mrope_positions=inputs.mrope_positions(inputs.seq_lens),
     )
     backend.init_forward_metadata(forward_batch)
+    forward_batch.input_ids = seed.topk_index.flatten()
+    runner._prepare_eager_forward_batch(forward_batch)
     positions, cache_locs = inputs.positions.t(), inputs.cache_locs.t().contiguous()
-    for step in range(inputs.num_steps - 1):
-        forward_batch.input_ids = drafted[-1].flatten()
-        forward_batch.positions = positions[step]
-        forward_batch.out_cache_loc = cache_locs[step]
-        if inputs.is_text_only:
-            forward_batch.mrope_positions = inputs.mrope_positions(positions[step])
-        elif step > 0:
-            forward_batch.mrope_positions.add_(1)
-        output = _forward(runner, forward_batch, backend.attn_backends[step])
-        seed.hidden_states = output.hidden_states
-        drafted.append(output.next_token_logits.argmax(-1, keepdim=True))
+    with runner.eager_runner.model_context():
+        for step in range(inputs.num_steps - 1):
+            forward_batch.positions = positions[step]
+            forward_batch.out_cache_loc = cache_locs[step]
+            if inputs.is_text_only:
+                forward_batch.mrope_positions = inputs.mrope_positions(positions[step])
+            elif step > 0:
+                forward_batch.mrope_positions.add_(1)
+            output = _call_model(runner, forward_batch, backend.attn_backends[step])
+            seed.hidden_states = output.hidden_states
+            forward_batch.input_ids = output.next_token_logits.argmax(-1)
+            drafted.append(forward_batch.input_ids[:, None])
     return torch.cat(drafted, 1)
 
 
@@ -182,21 +185,18 @@ def draft_extend(
         num_tokens_for_logprob_per_req=inputs.width,
         select_index=last_rows,
     )
-    widths = [inputs.width] * inputs.batch_size
-    forward_batch = dataclasses.replace(
-        verified.forward_batch,
-        forward_mode=ForwardMode.DRAFT_EXTEND_V2,
-        capture_hidden_mode=CaptureHiddenMode.LAST,
-        input_ids=verified.predicted.long(),
-        spec_info=extend_input,
-        return_logprob=False,
-        seq_lens=inputs.seq_lens + inputs.width,
-        extend_prefix_lens=inputs.seq_lens,
-        extend_seq_lens=torch.full_like(verified.accept_lens, inputs.width),
-        extend_start_loc=inputs.first_rows.int(),
-        extend_seq_lens_cpu=widths,
-        extend_num_tokens=inputs.batch_size * inputs.width,
-    )
+    forward_batch = copy.copy(verified.forward_batch)
+    forward_batch.forward_mode = ForwardMode.DRAFT_EXTEND_V2
+    forward_batch.capture_hidden_mode = CaptureHiddenMode.LAST
+    forward_batch.input_ids = verified.predicted.long()
+    forward_batch.spec_info = extend_input
+    forward_batch.return_logprob = False
+    forward_batch.seq_lens = inputs.seq_lens + inputs.width
+    forward_batch.extend_prefix_lens = inputs.seq_lens
+    forward_batch.extend_seq_lens = torch.full_like(verified.accept_lens, inputs.width)
+    forward_batch.extend_start_loc = inputs.first_rows.int()
+    forward_batch.extend_seq_lens_cpu = [inputs.width] * inputs.batch_size
+    forward_batch.extend_num_tokens = inputs.batch_size * inputs.width
     runner.attn_backend.init_forward_metadata(forward_batch)
     output = _forward(runner, forward_batch, runner.attn_backend)
     topk_index = output.next_token_logits.argmax(-1, keepdim=True)
@@ -229,14 +229,20 @@ def _verify_input(batch, inputs: RoundInputs, tokens: torch.Tensor) -> EagleVeri
 
 
 def _forward(runner, forward_batch: ForwardBatch, attn_backend):
-    """Call the runner's model with the layout contexts that its own shell sets."""
-    runner.forward_pass_id += 1
+    """Prepare a batch as the runner's own shell does, and call the model once."""
     runner._prepare_eager_forward_batch(forward_batch)
+    with runner.eager_runner.model_context():
+        return _call_model(runner, forward_batch, attn_backend)
+
+
+def _call_model(runner, forward_batch: ForwardBatch, attn_backend):
+    """Call the model of a batch that is prepared, in its layout's context."""
+    runner.forward_pass_id += 1
     context = ForwardContext(
         attn_backend=attn_backend,
         moe_num_token_non_padded=forward_batch.moe_num_token_non_padded,
     )
-    with runner.eager_runner.model_context(), forward_context(context):
+    with forward_context(context):
         return runner.model.forward(
             forward_batch.input_ids, forward_batch.positions, forward_batch
         )
@@ -244,10 +250,9 @@ def _forward(runner, forward_batch: ForwardBatch, attn_backend):
 
 @contextlib.contextmanager
 def _drafting(worker: NextnWorker, stage: str):
-    with (
-        draft_tp_context(worker.draft_worker.parallel_layout),
-        speculative_moe_backend_context(),
-        speculative_moe_a2a_backend_context(),
-        spec_stage_span(stage),
-    ):
-        yield
+    with draft_tp_context(worker.draft_worker.parallel_layout), spec_stage_span(stage):
+        if not worker.head_has_experts:
+            yield
+            return
+        with speculative_moe_backend_context(), speculative_moe_a2a_backend_context():
+            yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from sglang.srt.layers.moe.fused_moe_triton.layer import FusedMoE
 from sglang.srt.managers.utils import GenerationBatchResult
 from sglang.srt.speculative.eagle_worker_v2 import EAGLEWorkerV2
 from sglang.srt.speculative.nextn.chain_guards import (
@@ -22,6 +23,7 @@ class NextnWorker(EAGLEWorkerV2):
 
     draft_worker_class = NextnDraftWorker
     takes_chain_rounds = False
+    head_has_experts = True
 
     def init_cuda_graphs(self) -> None:
         super().init_cuda_graphs()
@@ -29,6 +31,8 @@ class NextnWorker(EAGLEWorkerV2):
             return
         reason = server_guard(self)
         self.takes_chain_rounds = reason is None
+        head = self.draft_worker.draft_runner.model
+        self.head_has_experts = any(isinstance(m, FusedMoE) for m in head.modules())
         round_name = f"general, since {reason}" if reason else "chain"
         log_info_on_rank0(logger, f"NEXTN decode round: {round_name}.")
 
