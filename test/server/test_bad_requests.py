@@ -26,6 +26,20 @@ BODIES: dict[str, tuple[str, dict[str, Any]]] = {
         "/generate",
         {"text": "def", "sampling_params": {"temperature": -1}},
     ),
+    "token beyond the vocabulary": (
+        "/generate",
+        {"input_ids": [5, 6, 1024], "sampling_params": GREEDY},
+    ),
+    "negative token": ("/generate", {"input_ids": [5, -1], "sampling_params": GREEDY}),
+    "a row beyond the vocabulary": (
+        "/generate",
+        {"input_ids": [[5, 6], [7, 1024]], "sampling_params": GREEDY},
+    ),
+    "completion beyond the vocabulary": (
+        "/v1/completions",
+        {"prompt": [5, 999999], "max_tokens": 8},
+    ),
+    "half a token": ("/generate", {"input_ids": [5, 1.5], "sampling_params": GREEDY}),
     "too long": ("/generate", {"input_ids": [5] * 5000, "sampling_params": GREEDY}),
 }
 
