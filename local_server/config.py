@@ -21,6 +21,7 @@ class ServerConfig:
         max_mamba_cache_size: size of the state pool, in sequences, likewise.
         max_running_requests: requests in one batch, likewise.
         arguments: more flags for ``sglang.launch_server``; they win over the above.
+        environment: more variables of the server's environment, likewise.
     """
 
     model: str
@@ -30,6 +31,7 @@ class ServerConfig:
     max_mamba_cache_size: int | None = 128
     max_running_requests: int | None = 16
     arguments: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
 
     def without_speculation(self) -> ServerConfig:
         """Return the same server with no ``--speculative-…`` flag at all."""
@@ -56,9 +58,8 @@ class ServerConfig:
 
     def variables(self) -> dict[str, str]:
         """Return what the server's environment has beyond this process's."""
-        if self.dtype != "float32":
-            return {}
-        return {"SGLANG_MAMBA_CONV_DTYPE": "float32"}
+        exact = {"SGLANG_MAMBA_CONV_DTYPE": "float32"}
+        return {**(exact if self.dtype == "float32" else {}), **dict(self.environment)}
 
 
 def _not_speculative(arguments: Iterable[str]) -> Iterable[str]:

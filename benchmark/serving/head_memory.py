@@ -35,9 +35,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "test" / "models")]
 
 import httpx  # noqa: E402
-from alias_tree import alias_tree  # noqa: E402
-from measured_server import ProbedConfig  # noqa: E402
-from probe.install import probe_environment  # noqa: E402
+from probe import load_probe  # noqa: E402
 from probe.load_probe import FOLDER_VARIABLE, MACHINE_VARIABLE, RESULT  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 from tiny_qwen.large_vocabulary import (  # noqa: E402
@@ -45,7 +43,8 @@ from tiny_qwen.large_vocabulary import (  # noqa: E402
     write_large_vocabulary,
 )
 
-from local_server import LocalServer  # noqa: E402
+from fork.alias import alias_tree  # noqa: E402
+from local_server import LocalServer, ServerConfig, plugin_environment  # noqa: E402
 
 MIB = 2**20
 ITEM_BYTES = {"bfloat16": 2, "float32": 4}
@@ -147,7 +146,7 @@ def start(options: argparse.Namespace, checkpoint: Path, name: str) -> Start:
     is_alias = name == "alias"
     tree = str(alias_tree()) if is_alias else ""
     draft = ("--speculative-draft-model-path", str(checkpoint)) if is_alias else ()
-    config = ProbedConfig(
+    config = ServerConfig(
         str(checkpoint),
         nextn=True,
         dtype=options.dtype,
@@ -160,7 +159,9 @@ def start(options: argparse.Namespace, checkpoint: Path, name: str) -> Start:
             *("--mem-fraction-static", str(options.mem_fraction_static)),
             *draft,
         ),
-        environment=probe_environment("load_probe", folder, variables, tree),
+        environment=plugin_environment(
+            Path(load_probe.__file__), folder / "path", variables, tree
+        ),
     )
     (folder / RESULT).unlink(missing_ok=True)
     with LocalServer(config, folder / "server.log") as server:

@@ -5,31 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
 import httpx
-from alias_tree import alias_tree
+from probe import forward_probe
 from probe.forward_probe import FOLDER_VARIABLE, REPLAY_FILE
-from probe.install import probe_environment
 from probe.rounds import Round, read_floor, read_rounds
 
 from demo.measure import Completer, Measurement
-from local_server import LocalServer, ServerConfig
+from fork.alias import alias_tree
+from local_server import LocalServer, ServerConfig, plugin_environment
 
 WARM_UP_PROMPT = "import os\n"
 WARM_UP_TOKENS = 32
-
-
-@dataclass(frozen=True)
-class ProbedConfig(ServerConfig):
-    """A server's configuration and what its environment has beyond this process's."""
-
-    environment: dict[str, str] = field(default_factory=dict)
-
-    def variables(self) -> dict[str, str]:
-        return {**super().variables(), **self.environment}
 
 
 @dataclass(frozen=True)
@@ -70,12 +60,16 @@ class MeasuredServer:
         for old in [*folder.glob("forwards-*.csv"), *folder.glob(REPLAY_FILE)]:
             old.unlink()
         self.folder = folder
-        tree = str(alias_tree()) if is_alias else ""
         variables = {FOLDER_VARIABLE: str(folder)}
         if cores is not None:
             variables["SGLANG_CPU_OMP_THREADS_BIND"] = cores
-        environment = probe_environment("forward_probe", folder, variables, tree)
-        probed = ProbedConfig(**vars(config), environment=environment)
+        environment = plugin_environment(
+            Path(forward_probe.__file__),
+            folder / "path",
+            variables,
+            str(alias_tree()) if is_alias else "",
+        )
+        probed = replace(config, environment=environment)
         self.process = LocalServer(probed, folder / "server.log")
 
     def __enter__(self) -> MeasuredServer:
