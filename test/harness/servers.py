@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fork.alias import alias_tree
 from local_server import ServerConfig
 
 CHUNK = 128
@@ -55,11 +56,17 @@ _ASKED_IN_VAIN = (
 
 @dataclass(frozen=True)
 class SharedServer:
-    """One row of the table; ``model`` is "dense" or "moe"."""
+    """One row of the table.
+
+    Attributes:
+        model: "dense" or "moe".
+        upstream: run upstream's own tree with the CPU patches alone.
+    """
 
     model: str
     nextn: bool
     arguments: tuple[str, ...]
+    upstream: bool = False
 
     def config(self, folders: dict[str, str]) -> ServerConfig:
         """Return what to start, given the folder of each model."""
@@ -67,6 +74,7 @@ class SharedServer:
             folders[self.model],
             nextn=self.nextn,
             arguments=(*_COMMON, *self.arguments),
+            environment=((("PYTHONPATH", str(alias_tree())),) if self.upstream else ()),
         )
 
 
@@ -92,16 +100,16 @@ SMALL_POOL = SharedServer(
 )
 
 
-def speculating(model: str, algorithm: str, num_steps: int) -> SharedServer:
-    """A server that drafts a chain of ``num_steps`` with the head of ``model``."""
+def speculating(model: str, num_steps: int, upstream: bool = False) -> SharedServer:
+    """A server asked for NEXTN with a chain of ``num_steps``."""
     speculation = {
-        "--speculative-algorithm": algorithm,
+        "--speculative-algorithm": "NEXTN",
         "--speculative-num-steps": num_steps,
         "--speculative-eagle-topk": 1,
         "--speculative-num-draft-tokens": num_steps + 1,
     }
     flags = (str(word) for flag in speculation.items() for word in flag)
-    return SharedServer(model, False, (*_EXTRA_BUFFER, *flags))
+    return SharedServer(model, False, (*_EXTRA_BUFFER, *flags), upstream)
 
 
 # In the order in which tests use them, so that none is started twice.
@@ -109,7 +117,7 @@ ALL_SERVERS = {
     "dense_nextn": SERVERS["dense_nextn"],
     "dense_plain": SERVERS["dense_plain"],
     "dense_small_pool": SMALL_POOL,
-    "dense_alias": speculating("dense", "EAGLE", 3),
-    "moe_alias": speculating("moe", "EAGLE", 3),
+    "dense_alias": speculating("dense", 3, upstream=True),
+    "moe_alias": speculating("moe", 3, upstream=True),
     **SERVERS,
 }

@@ -16,9 +16,21 @@ def folders(dense_model: str, moe_model: str) -> dict[str, str]:
     return {"dense": dense_model, "moe": moe_model}
 
 
+class Configs(dict[str, ServerConfig]):
+    """By name in ``ALL_SERVERS``; made when asked for, since some need a tree built."""
+
+    def __init__(self, folders: dict[str, str]):
+        super().__init__()
+        self.folders = folders
+
+    def __missing__(self, name: str) -> ServerConfig:
+        self[name] = ALL_SERVERS[name].config(self.folders)
+        return self[name]
+
+
 @pytest.fixture(scope="session")
 def configs(folders: dict[str, str]) -> dict[str, ServerConfig]:
-    return {name: server.config(folders) for name, server in ALL_SERVERS.items()}
+    return Configs(folders)
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
-"""NEXTN gives the tokens and the drafts of EAGLE on the same checkpoint, in float32.
+"""NEXTN gives the tokens and the drafts of upstream's alias, in float32.
 
-EAGLE without a draft path is what upstream makes of NEXTN: the head of the target's own
-checkpoint, driven as a foreign draft model.
+The alias runs from a tree of its own (``fork/alias.py``): upstream's wheel with the CPU
+operators and fixes alone, which makes EAGLE of NEXTN and drives the head of the
+target's own checkpoint as a foreign draft model.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def test_each_number_of_steps(
 ) -> None:
     native, alias = server_pool.get(
         *(
-            speculating(model, algorithm, num_steps).config(folders)
-            for algorithm in ("NEXTN", "EAGLE")
+            speculating(model, num_steps, upstream).config(folders)
+            for upstream in (False, True)
         )
     )
     assert_same(native, alias, num_steps)
