@@ -232,11 +232,11 @@ def _forward(runner, forward_batch: ForwardBatch, attn_backend):
     """Call the runner's model with the layout contexts that its own shell sets."""
     runner.forward_pass_id += 1
     runner._prepare_eager_forward_batch(forward_batch)
-    context = ForwardContext(
-        attn_backend=attn_backend,
-        moe_num_token_non_padded=forward_batch.moe_num_token_non_padded,
-    )
-    with runner.eager_runner.model_context(), forward_context(context):
+    context = ForwardContext(attn_backend=attn_backend)
+    with (
+        runner.eager_runner.model_context(),
+        forward_context(context, forward_batch=forward_batch),
+    ):
         return runner.model.forward(
             forward_batch.input_ids, forward_batch.positions, forward_batch
         )
