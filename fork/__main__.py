@@ -8,13 +8,15 @@ from pathlib import Path
 
 from fork.editable import refresh_tree
 from fork.errors import BuildError
-from fork.pin import read_pin, read_pins
+from fork.pin import CHOOSING_A_RELEASE, read_pin, read_pins
 from fork.wheel import build_fork_wheel
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m fork", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m fork", description=__doc__, epilog=CHOOSING_A_RELEASE
+    )
     commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
     wheel = commands.add_parser("wheel", help="build the wheel for this Python")
     wheel.add_argument("directory", type=Path, nargs="?", default=Path("dist"))

@@ -16,6 +16,11 @@ from fork.errors import BuildError
 REPOSITORY = Path(__file__).resolve().parent.parent
 PIN_FILE = REPOSITORY / "UPSTREAM.toml"
 VERSION_VARIABLE = "SGLANG_UPSTREAM_VERSION"
+# The end of each command's --help.
+CHOOSING_A_RELEASE = (
+    f"{VERSION_VARIABLE} chooses one of the upstream releases in {PIN_FILE.name}; the "
+    "first there is the default."
+)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from wheel.wheelfile import WheelFile
 
 from fork.errors import BuildError
 from fork.fetch import fetch_wheel
-from fork.pin import REPOSITORY, read_pin
+from fork.pin import CHOOSING_A_RELEASE, REPOSITORY, read_pin
 from fork.tree import KERNELS
 from patches.engine.apply import PatchedTree, PatchError, apply_series
 from patches.engine.export import Export, run_git, tree_of_wheel
@@ -32,7 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m patches", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m patches", description=__doc__, epilog=CHOOSING_A_RELEASE
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     listing = commands.add_parser("list", help="one line for each patch")
     listing.set_defaults(run=_list)

@@ -8,7 +8,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from rewrites import Rewrite, find_rewrites, scopes_that_call
+
+from fork.pin import read_pin
 
 REVIEW = Path(__file__).with_name("reviewed_rewrites.toml")
 DOORS = ("report_late_remap", "overwriter", "get_context().override")
@@ -16,7 +19,18 @@ DOORS = ("report_late_remap", "overwriter", "get_context().override")
 
 @pytest.fixture(scope="module")
 def review() -> dict[str, dict[str, str]]:
-    return tomllib.loads(REVIEW.read_text())
+    """What was decided about each place that the release under test has."""
+    tables = tomllib.loads(REVIEW.read_text())
+    version = read_pin().version
+    decided = [tables] + [
+        tables_of_some
+        for releases, tables_of_some in tables["releases"].items()
+        if SpecifierSet(releases).contains(version, prereleases=True)
+    ]
+    return {
+        kind: {name: why for some in decided for name, why in some[kind].items()}
+        for kind in ("reported", "reviewed")
+    }
 
 
 @pytest.fixture(scope="module")

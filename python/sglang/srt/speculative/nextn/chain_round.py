@@ -238,11 +238,8 @@ def _forward(runner, forward_batch: ForwardBatch, attn_backend):
 def _call_model(runner, forward_batch: ForwardBatch, attn_backend):
     """Call the model of a batch that is prepared, in its layout's context."""
     runner.forward_pass_id += 1
-    context = ForwardContext(
-        attn_backend=attn_backend,
-        moe_num_token_non_padded=forward_batch.moe_num_token_non_padded,
-    )
-    with forward_context(context):
+    context = ForwardContext(attn_backend=attn_backend)
+    with forward_context(context, forward_batch=forward_batch):
         return runner.model.forward(
             forward_batch.input_ids, forward_batch.positions, forward_batch
         )
