@@ -26,16 +26,18 @@ import json
 import signal
 import statistics
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY))
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "test" / "models")]
 
 from measured_server import MeasuredServer, Served  # noqa: E402
 from nextn_report import BASELINE, Turn, table, write_csv, write_plot  # noqa: E402
 from probe.rounds import FORWARDS, Round  # noqa: E402
+from tiny_qwen.variants import VARIANTS  # noqa: E402
 
 from local_server import ServerConfig  # noqa: E402
 
@@ -51,6 +53,11 @@ def main() -> None:
     prompts = json.loads((MODELS / "held_out_prompts.json").read_text())
     options.out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
+        if options.real_vocabulary:
+            scratch = tempfile.TemporaryDirectory(prefix="real-vocabulary-")
+            folder = stack.enter_context(scratch)
+            VARIANTS["large_vocabulary"].build(Path(options.model), Path(folder))
+            options.model = folder
         servers = {
             name: stack.enter_context(start(options, name)) for name in options.servers
         }
@@ -71,6 +78,12 @@ def parse_arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", default=str(MODELS / "trained"))
+    parser.add_argument(
+        "--real-vocabulary",
+        action="store_true",
+        help="pad the model's vocabulary to Qwen3.5's 248,320, on the spot; its tokens "
+        "and drafts stay what they are, and lm_head is most of a round",
+    )
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--steps", type=int, default=3, help="drafts a round")
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 4])

@@ -13,7 +13,9 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
+import torch
 from tiny_qwen.checkpoint import Checkpoint
+from torch.multiprocessing import set_sharing_strategy
 from transformers import AutoTokenizer
 
 from harness.client import Client, Completion
@@ -22,6 +24,7 @@ from harness.models import DENSE_MODEL
 from harness.pool import ServerPool
 from harness.prompts import held_out_prompts, prompts_of_many_lengths
 from local_server import ServerConfig
+from sglang.srt.utils import MultiprocessingSerializer
 
 NEW_TOKENS = 48
 TOGETHER = 10
@@ -113,11 +116,17 @@ def test_retraction(server: Client, fresh: Fresh) -> None:
 def test_weight_update_from_disk(server: Client, fresh: Fresh, tmp_path: Path) -> None:
     """Another head drafts other tokens; the old one again drafts as it did."""
     update_weights(server, without_fc(tmp_path))
-    for prompt, outcome in zip(fresh.prompts, fresh.outcomes, strict=True):
-        other = Outcome.of(generate(server, prompt))
-        assert other.token_ids == outcome.token_ids
-        assert other.drafts.num_verifies > outcome.drafts.num_verifies
+    assert_drafts_worse(server, fresh)
     update_weights(server, DENSE_MODEL)
+    assert_fresh(server, fresh)
+
+
+def test_weight_update_from_tensors(server: Client, fresh: Fresh) -> None:
+    """Tensors that another process shares reach the head as a file's do."""
+    fc = Checkpoint.read(DENSE_MODEL).tensors["mtp.fc.weight"]
+    update_from_tensors(server, {"mtp.fc.weight": torch.zeros_like(fc)})
+    assert_drafts_worse(server, fresh)
+    update_from_tensors(server, {"mtp.fc.weight": fc})
     assert_fresh(server, fresh)
 
 
@@ -138,6 +147,14 @@ def assert_fresh(server: Client, fresh: Fresh) -> None:
         completion = generate(server, prompt)
         assert not completion.meta["cached_tokens"]
         assert Outcome.of(completion) == outcome
+
+
+def assert_drafts_worse(server: Client, fresh: Fresh) -> None:
+    """Tokens are those of the fresh server, and take more verify steps."""
+    for prompt, outcome in zip(fresh.prompts, fresh.outcomes, strict=True):
+        other = Outcome.of(generate(server, prompt))
+        assert other.token_ids == outcome.token_ids
+        assert other.drafts.num_verifies > outcome.drafts.num_verifies
 
 
 def batched(prompts: Sequence[str], size: int) -> Iterator[list[str]]:
@@ -196,6 +213,20 @@ def assert_parts_draft_alike(
 def update_weights(server: Client, folder: Path) -> None:
     answer = server.post("/update_weights_from_disk", {"model_path": str(folder)})
     assert answer.json()["success"], answer.text
+
+
+def update_from_tensors(server: Client, tensors: dict[str, torch.Tensor]) -> None:
+    """Send names and handles of tensors in shared memory; each rank gets its list."""
+    # Handles of the other strategy open for children of this process alone.
+    set_sharing_strategy("file_system")
+    serialized = MultiprocessingSerializer.serialize(list(tensors.items()), True)
+    for path, body in (
+        ("/begin_weight_update", {}),
+        ("/update_weights_from_tensor", {"serialized_named_tensors": [serialized]}),
+        ("/end_weight_update", {}),
+    ):
+        answer = server.post(path, body)
+        assert answer.json()["success"], answer.text
 
 
 def without_fc(folder: Path) -> Path:
