@@ -11,7 +11,7 @@ from tiny_qwen.loading import load_model
 from tiny_qwen.variants import VARIANTS
 from tiny_qwen.variants.architectures import upcycle
 from tiny_qwen.variants.layouts import LARGE_VOCABULARY
-from transformers import AutoModelForImageTextToText
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
 PROMPT = 'def read_lines(path):\n    """Read all lines of the file.\n'
 VALID = [name for name, entry in VARIANTS.items() if entry.valid]
@@ -27,9 +27,9 @@ def logits(variant, trained):
 
     def compute(name):
         if name not in known:
-            model = AutoModelForImageTextToText.from_pretrained(
-                variant(name), dtype=torch.float32
-            )
+            is_text = name.endswith("text_only")
+            auto = AutoModelForCausalLM if is_text else AutoModelForImageTextToText
+            model = auto.from_pretrained(variant(name), dtype=torch.float32)
             with torch.no_grad():
                 known[name] = model(input_ids=ids).logits
         return known[name]

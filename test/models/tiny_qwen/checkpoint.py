@@ -27,7 +27,8 @@ class Checkpoint:
 
     @property
     def text_config(self) -> dict[str, Any]:
-        return self.config["text_config"]
+        # A model without a wrapper has its fields at the top.
+        return self.config.get("text_config", self.config)
 
     def names(self, prefix: str) -> list[str]:
         return [name for name in self.tensors if name.startswith(prefix)]

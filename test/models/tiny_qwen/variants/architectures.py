@@ -38,6 +38,21 @@ def moe_per_expert(source: Path, out: Path) -> None:
     checkpoint.write(out, spread(checkpoint, trunk_shards=2, mtp_shards=1))
 
 
+@valid(twin="dense")
+def text_only(source: Path, out: Path) -> None:
+    """The language model by itself, without a wrapper and without a vision tower."""
+    checkpoint = text_without_vision(Checkpoint.read(source), "Qwen3_5ForCausalLM")
+    checkpoint.write(out, spread(checkpoint, trunk_shards=1, mtp_shards=1))
+
+
+@valid(twin="moe")
+def moe_text_only(source: Path, out: Path) -> None:
+    """The mixture of experts by itself, likewise."""
+    checkpoint = upcycle(Checkpoint.read(source))
+    checkpoint = text_without_vision(checkpoint, "Qwen3_5MoeForCausalLM")
+    checkpoint.write(out, spread(checkpoint, trunk_shards=1, mtp_shards=1))
+
+
 @valid(twin="tied_embeddings_written_twice")
 def tied_embeddings(source: Path, out: Path) -> None:
     """`lm_head` is `embed_tokens`; the text is poor, as training did not tie them."""
@@ -166,3 +181,22 @@ def perturb(tensor: Tensor, noise: float, generator: torch.Generator) -> Tensor:
     return (values + scale * torch.randn(values.shape, generator=generator)).to(
         tensor.dtype
     )
+
+
+def text_without_vision(checkpoint: Checkpoint, architecture: str) -> Checkpoint:
+    """The text configuration at the top of config.json, and no `model.visual.*`."""
+    wrapper = "model.language_model."
+    tensors = {
+        name.replace(wrapper, "model.", 1): tensor
+        for name, tensor in checkpoint.tensors.items()
+        if not name.startswith("model.visual.")
+    }
+    tied = checkpoint.config["tie_word_embeddings"]
+    config = {
+        **checkpoint.text_config,
+        "architectures": [architecture],
+        "tie_word_embeddings": tied,
+    }
+    processors = ("preprocessor_config.json", "video_preprocessor_config.json")
+    companions = [one for one in checkpoint.companions if one.name not in processors]
+    return Checkpoint(config, tensors, tuple(companions))
