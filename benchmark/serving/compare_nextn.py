@@ -1,11 +1,11 @@
 """What a decode round costs: no speculation, upstream's alias, and native NEXTN.
 
-    python benchmark/serving/compare_nextn.py [--streams 1 4] [--repeats 15]
+    python benchmark/serving/compare_nextn.py [--streams 1 4] [--real-vocabulary]
 
 Measured: the real server over HTTP, greedy, on one checkpoint, three servers side by
 side that take turns prompt by prompt, so that whatever else the machine does meets all
 of them; ratios are of neighbouring turns. The alias runs from a tree of its own
-(``alias_tree``): upstream's wheel with the same CPU operators and none of NEXTN. A
+(``fork/alias.py``): upstream's wheel with the same CPU operators and none of NEXTN. A
 plugin (``probe``) in all three notes when each ``model.forward`` began and ended, and
 calls the forwards of a round again in a loop: the floor.
 
