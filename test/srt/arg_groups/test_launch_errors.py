@@ -24,7 +24,9 @@ NEXTN = ("--speculative-algorithm", "NEXTN")
 BROKEN = [name for name, variant in VARIANTS.items() if not variant.valid]
 # A tensor that is not there, a head that is not there, a file that is damaged.
 LAUNCHED = ("missing_mtp_tensor", "dropped_mtp_head", "truncated_shard")
-MAX_SECONDS = 15
+# Nearly all of both is imports: an error that loads weights or starts processes is far
+# beyond. On two quiet cores an error takes 9 seconds from launch.
+MOST_TIMES_HELP = 3
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,14 @@ def test_resolution_refuses_a_broken_checkpoint(fork: Resolver, broken, name) ->
 
 
 def test_commands_on_broken_checkpoints_print_the_message_alone(broken) -> None:
+    of_help = ServerConfig(str(DENSE_MODEL), arguments=("--help",))
     configs = [ServerConfig(str(broken(name)), nextn=True) for name in LAUNCHED]
-    for name, ended in zip(LAUNCHED, launch_two_at_a_time(configs), strict=True):
+    helped, *all_ended = launch_two_at_a_time([of_help, *configs])
+    assert helped.status == 0
+    for name, ended in zip(LAUNCHED, all_ended, strict=True):
         assert ended.status == 1, ended.printed
         assert "Traceback" not in ended.printed
-        # Processor time: on a machine that does nothing else, the time from launch.
-        assert ended.seconds < MAX_SECONDS
+        assert ended.seconds < MOST_TIMES_HELP * helped.seconds
         _, mark, message = ended.printed.partition("--speculative-algorithm NEXTN: ")
         assert mark, ended.printed
         for word in VARIANTS[name].error_names:
