@@ -13,6 +13,11 @@ E2M1 = np.array(
 E2M1_PAIRS = np.stack([E2M1[np.arange(256) & 15], E2M1[np.arange(256) >> 4]], axis=-1)
 """float32 [256, 2]: the values in a byte, the low nibble first."""
 
+E2M1_QUADS = np.concatenate(
+    [E2M1_PAIRS[np.arange(65536) & 255], E2M1_PAIRS[np.arange(65536) >> 8]], axis=-1
+)
+"""float32 [65536, 4]: the values in two bytes."""
+
 E4M3 = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).float().numpy()
 
 

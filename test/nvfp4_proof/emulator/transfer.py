@@ -40,8 +40,7 @@ def load_parameter(batch: Batch, instruction: Instruction) -> None:
     destination, source = instruction.operands
     number = batch.program.parameters.index(source.strip("[]"))
     width = 8 * _element_bytes(instruction)
-    value = batch.parameters[number] & ((1 << width) - 1)
-    batch.write(destination, np.full((1, 1), value, UNSIGNED[width]))
+    batch.write(destination, batch.parameters[number].astype(UNSIGNED[width]))
 
 
 @executes("ld.global", "ld.shared", "ld.shared::cta")
