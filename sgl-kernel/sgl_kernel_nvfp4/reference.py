@@ -174,12 +174,11 @@ def align_tokens(
         mine += [padding] * (-len(mine) % block_size)
         pairs += mine
         experts += [expert] * (len(mine) // block_size)
-    as_int = {"dtype": torch.int32, "device": topk_ids.device}
-    return (
-        torch.tensor(pairs, **as_int),
-        torch.tensor(experts, **as_int),
-        torch.tensor([len(pairs)], **as_int),
-    )
+
+    def as_int(values: list[int]) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.int32, device=topk_ids.device)
+
+    return as_int(pairs), as_int(experts), as_int([len(pairs)])
 
 
 def grouped_gemm(

@@ -17,6 +17,7 @@ import numpy as np
 import triton.experimental.gluon  # noqa: F401  imported late, it would see our patches
 import triton.language as tl
 import triton.runtime.interpreter as stock
+from triton.runtime.interpreter import TensorHandle as Handle
 from triton.runtime.jit import JITFunction
 
 from nvfp4_proof import lockstep
@@ -30,7 +31,6 @@ from nvfp4_proof.emulator.numbers import (
 from nvfp4_proof.inline_assembly import run_inline_assembly
 from sgl_kernel_nvfp4.launch import Launch
 
-Handle = stock.TensorHandle
 NARROW = {tl.bfloat16: "bf16", tl.float16: "f16", tl.float32: "f32"}
 
 
@@ -115,9 +115,9 @@ class _Results(list):
 
 
 def _inline_assembly(self, text, constraints, values, result_types, is_pure, pack):
-    arrays = np.broadcast_arrays(*(value.data for value in values))
+    arrays = list(np.broadcast_arrays(*(value.data for value in values)))
     kinds = [stock._get_np_dtype(kind) for kind in result_types]
-    arrays = run_inline_assembly(text, list(arrays), kinds, pack)
+    arrays = run_inline_assembly(text, arrays, kinds, pack)
     return _Results(
         Handle(a, kind.scalar) for a, kind in zip(arrays, result_types, strict=True)
     )

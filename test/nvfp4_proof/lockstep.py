@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 import triton.runtime.interpreter as stock
+from triton.runtime.interpreter import TensorHandle as Handle
 
 from sgl_kernel_nvfp4.launch import Launch
 
 Array = np.ndarray
-Handle = stock.TensorHandle
 
 ELEMENTS_AT_ONCE = 1 << 20
 """Elements of the greatest operand of all programs that run at once."""
@@ -142,7 +142,7 @@ class Programs:
     ) -> Handle:
         """One after the other, in the order of the programs."""
         builder = stock.InterpreterBuilder
-        each = np.zeros((len(self.ids), *[1] * (pointers.data.ndim - 1)), bool)
+        each = np.zeros((len(self.ids), *[1] * (pointers.data.ndim - 1)), np.bool_)
         _, *operands = together(each, pointers.data, value.data, mask.data)
         old = self.once(
             lambda: stock._interpreter.atomic_rmw(

@@ -70,7 +70,7 @@ def run_on_device(case: Case, device: torch.device) -> float:
         if isinstance(value, torch.Tensor)
     }
     there = {name: value.to(device) for name, value in tensors.items()}
-    replace(case.launch, arguments=case.launch.arguments | there).run()
+    replace(case.launch, arguments={**case.launch.arguments, **there}).run()
     for name, value in tensors.items():
         value.copy_(there[name])
     return case.check()

@@ -161,12 +161,11 @@ class Batch:
     def remembered(self, key: tuple, compute: Callable[[], Array]) -> Array:
         """``compute()``, or its last result while the registers in ``key`` stay."""
         now = [self.registers.get(name) for name in key]
-        sources, result = self._remembered.get(key, ((), None))
-        if len(sources) != len(now) or any(
-            one is not other for one, other in zip(sources, now, strict=True)
-        ):
-            result = compute()
-            self._remembered[key] = (now, result)
+        known = self._remembered.get(key)
+        if known and all(a is b for a, b in zip(known[0], now, strict=True)):
+            return known[1]
+        result = compute()
+        self._remembered[key] = (now, result)
         return result
 
     def everywhere(self, value: Array) -> Array:

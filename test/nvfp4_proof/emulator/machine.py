@@ -172,7 +172,7 @@ class Machine:
         if active is None:
             return np.ones(batch.size, bool)
         active = batch.everywhere(active)
-        some, every = active.any(1), active.all(1)
+        some, every = np.asarray(active.any(1)), np.asarray(active.all(1))
         if (some != every).any():
             raise EmulationError(f"{instruction}: threads of a block part ways")
         return some

@@ -49,11 +49,12 @@ class GlobalMemory:
     def add(self, tensor: torch.Tensor, readable: bool = True) -> int:
         """Map ``tensor`` and return its address; not ``readable`` until written."""
         storage = tensor.untyped_storage()
-        key = (storage.data_ptr(), tensor.storage_offset() * tensor.element_size())
+        begin = int(tensor.storage_offset()) * tensor.element_size()
+        key = (storage.data_ptr(), begin)
         if key in self._addresses:
             return self._addresses[key]
         offset = self._size
-        extent = storage.nbytes() - key[1]
+        extent = int(storage.nbytes()) - key[1]
         whole_storage = torch.empty(0, dtype=torch.uint8).set_(storage)[key[1] :]
         self.tensors.append((offset, extent, whole_storage))
         self._readable.append(readable)

@@ -44,8 +44,8 @@ def encode_float16(values: Array) -> Array:
 def encode_e4m3(values: Array) -> Array:
     """uint8, nearest, ties to even; saturates at 448 (.satfinite); NaN is 0x7F."""
     finite = np.clip(np.nan_to_num(values, nan=0.0, posinf=448, neginf=-448), -448, 448)
-    bits = torch.from_numpy(np.ascontiguousarray(finite, np.float32))
-    bits = bits.to(torch.float8_e4m3fn).view(torch.uint8).numpy()
+    rounded = torch.from_numpy(np.ascontiguousarray(finite, np.float32))
+    bits = rounded.to(torch.float8_e4m3fn).view(torch.uint8).numpy()
     return np.where(np.isnan(values), 0x7F, bits).astype(np.uint8)
 
 

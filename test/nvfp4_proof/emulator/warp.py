@@ -146,7 +146,8 @@ def multiply(batch: Batch, instruction: Instruction) -> None:
         kind = kinds[-2]
     else:
         raise Unsupported(f"{instruction.opcode} is not emulated")
-    a_scale, b_scale = (), ()
+    a_scale: tuple[str, ...] = ()
+    b_scale: tuple[str, ...] = ()
     if kind == "e2m1":
         _, _, _, _, *scales = instruction.operands
         a_scale, b_scale = tuple(scales[:2]), tuple(scales[2:])
@@ -175,7 +176,10 @@ def _operand(
     def decode() -> Array:
         matrix = matrix_a if rows == 16 else matrix_b
         values = matrix(_fragments(batch, registers), kind)
-        return _scaled(values, _scales(batch, *scale, rows)) if scale else values
+        if not scale:
+            return values
+        register, thread = scale
+        return _scaled(values, _scales(batch, register, thread, rows))
 
     return batch.remembered((rows, kind, *registers, *scale), decode)
 
