@@ -132,7 +132,7 @@ def _marlin(operands: Operands) -> Call:
     n, k = operands.weights[0].shape
     layers = []
     for codes, scale in zip(operands.codes, operands.scales, strict=True):
-        layer = torch.nn.Module()
+        layer: Any = torch.nn.Module()
         plain = kernels.unswizzle_scales(scale, n, k)
         layer.weight = torch.nn.Parameter(codes, requires_grad=False)
         layer.weight_scale = torch.nn.Parameter(plain, requires_grad=False)

@@ -29,16 +29,27 @@ def quantize_linear(
     global_scale: float32 scalar or [M, 1], the factor by which x is multiplied first;
     SGLang calls it ``input_scale_inv``.
     """
-    blocks = x.double().reshape(x.shape[0], x.shape[1] // BLOCK, BLOCK)
-    factor = global_scale.double().reshape(-1, 1)
-    amax = blocks.abs().amax(-1)
-    scale = (amax * factor / E2M1_MAX).clamp(max=E4M3_MAX)
-    scale = scale.float().to(torch.float8_e4m3fn)
+    scale = block_scales(x, global_scale)
+    return pack_codes(block_codes(x, global_scale, scale)), scale
+
+
+def block_scales(x: torch.Tensor, global_scale: torch.Tensor) -> torch.Tensor:
+    """float8_e4m3fn [M, K/16]: global_scale * amax / 6 of each block, at most 448."""
+    amax = x.double().reshape(x.shape[0], x.shape[1] // BLOCK, BLOCK).abs().amax(-1)
+    scale = amax * global_scale.double().reshape(-1, 1) / E2M1_MAX
+    return scale.clamp(max=E4M3_MAX).float().to(torch.float8_e4m3fn)
+
+
+def block_codes(
+    x: torch.Tensor, global_scale: torch.Tensor, scale: torch.Tensor
+) -> torch.Tensor:
+    """Unpacked codes [M, K] of x * global_scale / scale; 0 where the scale is 0."""
+    blocks = x.double().reshape(*scale.shape, BLOCK)
+    factor = global_scale.double().reshape(-1, 1, 1)
     divisor = scale.double()[..., None]
-    scaled = blocks * factor[..., None] / torch.where(divisor == 0, 1.0, divisor)
+    scaled = blocks * factor / torch.where(divisor == 0, 1.0, divisor)
     scaled = torch.where(divisor == 0, blocks * 0, scaled)
-    codes = encode_e2m1(scaled).reshape(x.shape)
-    return pack_codes(codes), scale
+    return encode_e2m1(scaled).reshape(x.shape)
 
 
 def quantize(
@@ -163,12 +174,11 @@ def align_tokens(
         mine += [padding] * (-len(mine) % block_size)
         pairs += mine
         experts += [expert] * (len(mine) // block_size)
-    as_int = {"dtype": torch.int32, "device": topk_ids.device}
-    return (
-        torch.tensor(pairs, **as_int),
-        torch.tensor(experts, **as_int),
-        torch.tensor([len(pairs)], **as_int),
-    )
+
+    def as_int(values: list[int]) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.int32, device=topk_ids.device)
+
+    return as_int(pairs), as_int(experts), as_int([len(pairs)])
 
 
 def grouped_gemm(

@@ -15,7 +15,7 @@ from compressed_tensors.quantization.quant_args import FP4_E2M1_DATA
 from tiny_qwen.checkpoint import Checkpoint
 from torch import Tensor, nn
 
-from harness.reference import Reference
+from harness.reference import Reference, TokenIds
 
 BLOCK = 16
 E2M1_MAX, E4M3_MAX = 6.0, 448.0
@@ -40,9 +40,42 @@ class QuantizedReference(Reference):
         super().__init__(str(out))
         self.folder = str(folder)
         self.is_quantizing = True
+        self.noise = 0.0
         scales = input_scales(checkpoint)
-        assert scales, "no module quantises its input"
+        self.quantizes_inputs = has_quantized_inputs(checkpoint)
+        assert bool(scales) == self.quantizes_inputs
         quantize_activations(self, scales)
+
+    @torch.inference_mode()
+    def greedy_together(
+        self, prompts: Sequence[Sequence[int]], new_tokens: int
+    ) -> list[TokenIds]:
+        """``greedy`` for prompts of one length, all at once."""
+        ids = torch.tensor(prompts)
+        output = self.model.generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=new_tokens,
+            eos_token_id=None,
+            pad_token_id=0,
+        )
+        return [tuple(row) for row in output[:, ids.shape[1] :].tolist()]
+
+    @torch.inference_mode()
+    def survives_noise(
+        self, prompt: Sequence[int], new_tokens: Sequence[int], noise: float, runs: int
+    ) -> bool:
+        """Whether every new token stays the most likely one in ``runs`` runs in which
+        the inputs of the quantised layers are off by ``noise``, relatively."""
+        torch.manual_seed(0)
+        tokens = torch.tensor([[*prompt, *new_tokens]]).expand(runs, -1)
+        self.noise = noise
+        try:
+            logits = self.model(input_ids=tokens).logits[:, len(prompt) - 1 : -1]
+        finally:
+            self.noise = 0.0
+        return bool((logits.argmax(-1) == tokens[:, len(prompt) :]).all())
 
     def greatest_loss(self, prompt: Sequence[int], new_tokens: Sequence[int]) -> float:
         """How far the logit of any new token is below the greatest, at most."""
@@ -62,7 +95,11 @@ class QuantizedReference(Reference):
             self.is_quantizing = True
 
     def fake_quantized(self, x: Tensor, input_scale: Tensor) -> Tensor:
-        return fake_quantized(x, input_scale) if self.is_quantizing else x
+        if not self.is_quantizing:
+            return x
+        if self.noise:
+            x = x * (1 + self.noise * torch.randn_like(x))
+        return fake_quantized(x, input_scale)
 
 
 def dequantized(checkpoint: Checkpoint) -> Checkpoint:
@@ -88,6 +125,12 @@ def dequantized_weight(checkpoint: Checkpoint, module: str, packed: Tensor) -> T
     if scale is None:
         scale = 1 / checkpoint.tensors[f"{module}.weight_global_scale"]
     return values * block_scale.repeat_interleave(BLOCK, dim=1) * scale
+
+
+def has_quantized_inputs(checkpoint: Checkpoint) -> bool:
+    """Whether the configuration asks for W4A4, not for W4A16."""
+    groups = checkpoint.config["quantization_config"]["config_groups"]
+    return "input_activations" in groups["group_0"]
 
 
 def input_scales(checkpoint: Checkpoint) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -67,6 +68,25 @@ def random_matrix(
     return pad_codes(codes.to(torch.uint8)), scale
 
 
+@functools.lru_cache(maxsize=1)
+def _weight(n: int, k: int, batch: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
+    """Codes, scales and float64 values; kept, since a sweep over M asks again."""
+    codes, scale = random_matrix(n, k, generator(n, k, 1), batch)
+    return codes, scale, reference.dequantize(codes, scale, k)
+
+
+def weight(
+    n: int, k: int, batch: tuple[int, ...] = ()
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same codes and swizzled scales for every M; a copy, which may be changed."""
+    codes, scale, _ = _weight(n, k, batch)
+    return codes.clone(), scale.clone()
+
+
+def exact_weight(n: int, k: int, batch: tuple[int, ...] = ()) -> torch.Tensor:
+    return _weight(n, k, batch)[2]
+
+
 def scaled_error(out: torch.Tensor, answer: torch.Tensor, size: torch.Tensor) -> float:
     """Worst |out - answer|, relative to the sum of the sizes of the terms of answer.
 
@@ -100,9 +120,8 @@ def gemm_case(
     out_dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> Case:
-    random = generator(m, n, k, seed)
-    a, a_scale = random_matrix(m, k, random)
-    b, b_scale = random_matrix(n, k, random)
+    a, a_scale = random_matrix(m, k, generator(m, n, k, seed))
+    b, b_scale = weight(n, k)
     alpha = torch.tensor([0.037])
     out = torch.full((m, n), NOT_A_NUMBER, dtype=out_dtype)
     workspace = _workspace(m, n, config)
@@ -113,7 +132,7 @@ def gemm_case(
 
     def error() -> float:
         left = reference.dequantize(a, a_scale, k)
-        right = reference.dequantize(b, b_scale, k)
+        right = exact_weight(n, k)
         factor = alpha.double()
         answer = left @ right.T * factor
         return scaled_error(out, answer, left.abs() @ right.abs().T * factor)
@@ -135,14 +154,14 @@ def w4a16_case(
     x = torch.randn(m, k, generator=random).to(dtype)
     if dtype == torch.bfloat16:
         x[:, ::7] *= 1e5  # beyond float16, which the kernel must not pass through
-    b, b_scale = random_matrix(n, k, random)
+    b, b_scale = weight(n, k)
     alpha = torch.tensor([0.037])
     out = torch.full((m, n), NOT_A_NUMBER, dtype=out_dtype)
     workspace = _workspace(m, n, config)
     launch = launches.w4a16_gemm(x, b, b_scale, alpha, out, config, workspace)
 
     def error() -> float:
-        right = reference.dequantize(b, b_scale, k)
+        right = exact_weight(n, k)
         left, factor = x.double(), alpha.double()
         answer = left @ right.T * factor
         return scaled_error(out, answer, left.abs() @ right.abs().T * factor)
@@ -154,9 +173,8 @@ def w4a16_case(
 def argmax_case(
     m: int, n: int, k: int, config: GemmConfig, first_index: int = 1000, seed: int = 0
 ) -> Case:
-    random = generator(m, n, k, seed)
-    a, a_scale = random_matrix(m, k, random)
-    b, b_scale = random_matrix(n, k, random)
+    a, a_scale = random_matrix(m, k, generator(m, n, k, seed))
+    b, b_scale = weight(n, k)
     alpha = torch.tensor([0.037])
     index = torch.full((m,), -1, dtype=torch.int64)
     value = torch.full((m,), NOT_A_NUMBER)
@@ -178,7 +196,7 @@ def argmax_case(
     def error() -> float:
         """How far, relatively, the logit at ``index`` is from the greatest one."""
         left = reference.dequantize(a, a_scale, k)
-        right = reference.dequantize(b, b_scale, k)
+        right = exact_weight(n, k)
         factor = alpha.double()
         logits = left @ right.T * factor
         size = (left.abs() @ right.abs().T * factor).amax(-1).clamp(min=1e-30)
@@ -188,7 +206,7 @@ def argmax_case(
         best = logits.amax(-1)
         lost = best - logits.gather(-1, place[:, None])[:, 0]
         wrong = torch.maximum(lost, (value.double() - best).abs()) / size
-        return float(wrong.max())
+        return float(wrong.max()) if m else 0.0
 
     name = f"w4a4_argmax M={m} N={n} K={k} {config}"
     return Case(name, launch, (index, value), error, GEMM_TOLERANCE, workspace)
@@ -217,9 +235,9 @@ def grouped_case(
         topk_ids[torch.rand(tokens, top_k, generator=random) < 0.3] = -1
     pairs = tokens * top_k
     a, a_scale = random_matrix(pairs if per_pair else tokens, k, random)
-    b, b_scale = random_matrix(n, k, random, (experts,))
+    b, b_scale = weight(n, k, (experts,))
     alpha = torch.rand(experts, generator=random) + 0.1
-    weight = torch.rand(pairs, generator=random) if per_pair else None
+    factor = torch.rand(pairs, generator=random) if per_pair else None
     out = torch.full((pairs, n), NOT_A_NUMBER, dtype=out_dtype)
     sorted_ids, expert_ids, count = reference.align_tokens(
         topk_ids, config.block_m, experts
@@ -233,7 +251,7 @@ def grouped_case(
         b_scale,
         alpha,
         out,
-        weight,
+        factor,
         torch.cat((sorted_ids, spare)),
         torch.cat((expert_ids, spare[:2])),
         count,
@@ -244,15 +262,15 @@ def grouped_case(
 
     def error() -> float:
         def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-            rows = left.repeat_interleave(pairs // len(left), dim=0)
-            result = rows.new_zeros(pairs, n)
-            for pair, expert in enumerate(topk_ids.flatten().tolist()):
-                if expert >= 0:
-                    result[pair] = right[expert] @ rows[pair] * alpha[expert].double()
-            return result if weight is None else result * weight.double()[:, None]
+            result = left.new_zeros(pairs, n)
+            for expert in range(experts):
+                pair = (topk_ids.flatten() == expert).nonzero().flatten()
+                rows = left[pair if per_pair else pair // top_k]
+                result[pair] = rows @ right[expert].T * alpha[expert].double()
+            return result if factor is None else result * factor.double()[:, None]
 
         left = reference.dequantize(a, a_scale, k)
-        right = reference.dequantize(b, b_scale, k)
+        right = exact_weight(n, k, (experts,))
         return scaled_error(out, product(left, right), product(left.abs(), right.abs()))
 
     name = f"w4a4_grouped_gemm tokens={tokens} N={n} K={k} {config}"
@@ -421,7 +439,8 @@ def _code_error(
     exact: float64 [M, K], what is rounded to ``dtype`` and then quantised. ``slack`` is
     the relative error that float32 functions may add before that rounding; where it
     could change the rounded value, the block may be that of either. The other excuse
-    is a value that lies within 1e-6 of half-way between two codes.
+    is a value that lies within 1e-6 of half-way between two codes, or a scale that does
+    within two roundings of float32, as its product and its division by 6 may.
     """
     m, k = exact.shape
     if codes[:, k // 2 :].any():
@@ -435,16 +454,35 @@ def _code_error(
     bad = torch.ones(m, k // 16, dtype=torch.bool)
     for shift in (0.0,) if not slack else (0.0, -slack, slack):
         value = (exact * (1 + shift)).to(dtype)
-        want_codes, want_scale = reference.quantize_linear(value, factor)
-        same = unpack_codes(got_codes) == unpack_codes(want_codes)
-        tie = _near_tie(value, want_scale, factor)
-        fine = (same | tie).reshape(m, k // 16, 16).all(-1)
-        bad &= ~(fine & (got_scale == want_scale.view(torch.uint8)))
+        for want_scale in _possible_scales(value, factor):
+            want_codes = reference.block_codes(value, factor, want_scale)
+            same = unpack_codes(got_codes) == want_codes
+            tie = _near_tie(value, want_scale, factor)
+            fine = (same | tie).reshape(m, k // 16, 16).all(-1)
+            bad &= ~(fine & (got_scale == want_scale.view(torch.uint8)))
     if slack:
         # Elements of a block may have been rounded in different directions.
         low, high = (exact * (1 - slack)).to(dtype), (exact * (1 + slack)).to(dtype)
         bad &= (low == high).reshape(m, k // 16, 16).all(-1)
     return float(bad.sum())
+
+
+def _possible_scales(
+    value: torch.Tensor, factor: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """The scales of the blocks, and those of their near neighbours; a tie has none."""
+    exact = reference.block_scales(value, factor)
+    low, high = (
+        reference.block_scales(value, factor.double() * (1 + sign * 2.0**-23))
+        for sign in (-1, 1)
+    )
+    middle = (low.double() + high.double()) / 2
+    amax = value.double().reshape(*exact.shape, 16).abs().amax(-1)
+    tie = amax * factor.double().reshape(-1, 1) / 6 == middle
+    bits = [scale.view(torch.uint8) for scale in (exact, low, high)]
+    return tuple(
+        torch.where(tie, bits[0], other).view(torch.float8_e4m3fn) for other in bits
+    )
 
 
 def _near_tie(

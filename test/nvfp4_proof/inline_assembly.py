@@ -44,7 +44,7 @@ def run_inline_assembly(
         GlobalMemory(),
         [],
         np.zeros((1, 3), np.int64),
-        (1, 1, 1),
+        np.ones((1, 3), np.int64),
         SharedMemory(1, 0, 4, check_races=False),
         late_copies=False,
         approximation=0,

@@ -3,7 +3,7 @@
 Wrong in Triton 3.8: ``dot_scaled`` reads every scale as e8m0; ``dot`` and arithmetic on
 bfloat16 use the raw bits; float conversions do not round to nearest even; ``fma``
 rounds twice; inline assembly is refused. It also cannot be used in a process that
-compiles.
+compiles, and runs one program at a time, which ``lockstep`` mends.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ import numpy as np
 import triton.experimental.gluon  # noqa: F401  imported late, it would see our patches
 import triton.language as tl
 import triton.runtime.interpreter as stock
+from triton.runtime.interpreter import TensorHandle as Handle
 from triton.runtime.jit import JITFunction
 
+from nvfp4_proof import lockstep
 from nvfp4_proof.emulator.numbers import (
     DECODE,
-    E2M1_PAIRS,
+    E2M1_QUADS,
     E4M3,
     ENCODE,
     encode_e4m3,
@@ -29,7 +31,6 @@ from nvfp4_proof.emulator.numbers import (
 from nvfp4_proof.inline_assembly import run_inline_assembly
 from sgl_kernel_nvfp4.launch import Launch
 
-Handle = stock.TensorHandle
 NARROW = {tl.bfloat16: "bf16", tl.float16: "f16", tl.float32: "f32"}
 
 
@@ -87,7 +88,8 @@ def _scaled_operand(value, scale, fmt, k_axis: int) -> np.ndarray:
     if fmt != stock._ir.ScaleDotElemTypeTY.E2M1:
         raise NotImplementedError(f"dot_scaled of {fmt} is not interpreted")
     packed = np.moveaxis(value.data, k_axis, -1)
-    values = E2M1_PAIRS[packed.view(np.uint8)].reshape(*packed.shape[:-1], -1)
+    pairs = np.ascontiguousarray(packed).view(np.uint16)
+    values = np.take(E2M1_QUADS, pairs, axis=0).reshape(*packed.shape[:-1], -1)
     if scale.dtype != tl.float8e4nv:
         raise TypeError(
             f"NVFP4 scales must be float8e4nv; {scale.dtype} compiles to e8m0 scales"
@@ -113,9 +115,9 @@ class _Results(list):
 
 
 def _inline_assembly(self, text, constraints, values, result_types, is_pure, pack):
-    arrays = np.broadcast_arrays(*(value.data for value in values))
+    arrays = list(np.broadcast_arrays(*(value.data for value in values)))
     kinds = [stock._get_np_dtype(kind) for kind in result_types]
-    arrays = run_inline_assembly(text, list(arrays), kinds, pack)
+    arrays = run_inline_assembly(text, arrays, kinds, pack)
     return _Results(
         Handle(a, kind.scalar) for a, kind in zip(arrays, result_types, strict=True)
     )
@@ -162,8 +164,11 @@ def _interpreted(function: JITFunction) -> _Interpreted:
 
 
 @contextlib.contextmanager
-def _repaired_interpreter() -> Iterator[None]:
-    """Patch Triton's language and interpreter, and undo all of it."""
+def _repaired_interpreter() -> Iterator[stock._LangPatchScope]:
+    """Patch Triton's language and interpreter, and undo all of it.
+
+    What is set through the scope that this yields is undone first.
+    """
     scope = stock._LangPatchScope()
     for module in (tl, tl.standard, tl.math, tl.core):
         for name, value in list(vars(module).items()):
@@ -174,15 +179,20 @@ def _repaired_interpreter() -> Iterator[None]:
     scope.set_attr(stock, "_convert_float", _convert_float)
     visible = types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
     language = stock._patch_lang(visible)
+    programs = stock._LangPatchScope()
     try:
-        yield
+        yield programs
     finally:
+        programs.restore()
         language.restore()
         scope.restore()
 
 
-def interpret(launch: Launch) -> None:
-    """Run ``launch`` in place on CPU tensors with the repaired interpreter."""
-    with _repaired_interpreter():
-        kernel = _interpreted(launch.kernel)
-        kernel[launch.grid](**launch.arguments, **launch.constants)
+def interpret(*launches: Launch) -> None:
+    """Run launches in place on CPU tensors with the repaired interpreter.
+
+    They must differ in their arguments only: the same kernel and constants.
+    """
+    with _repaired_interpreter() as scope:
+        kernel = _interpreted(launches[0].kernel)
+        lockstep.run(kernel.rewrite(), launches, scope)

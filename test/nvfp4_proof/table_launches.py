@@ -66,18 +66,23 @@ def launch_of(kernel: str, config: GemmConfig, tail: int, dtype: torch.dtype) ->
 
 
 def variants(
-    table: Table, device: Device, splits: tuple[int, ...] = SPLITS
+    table: Table, device: Device, every_split: bool = True
 ) -> Iterator[Variant]:
-    """All variants for ``device``: every rule, split, tail and output type."""
+    """All variants for ``device``: every rule, split, tail and output type.
+
+    every_split: else only the greatest split of each rule, which takes the most
+    registers; splits differ outside of the main loop.
+    """
     for kernel in ("w4a4_gemm", "w4a4_argmax", "w4a4_grouped_gemm", "w4a16_gemm"):
         types = [torch.bfloat16]
         if kernel == "w4a16_gemm":
             types.append(torch.float16)
         for rule in table.rules(kernel, device):
             tails = [0] if rule.k_multiple % rule.config.block_k == 0 else [0, 16]
-            for split in splits if kernel in SPLIT_KERNELS else (1,):
-                if split > rule.max_split:
-                    continue
+            splits = [1]
+            if kernel in SPLIT_KERNELS:
+                splits = [split for split in SPLITS if split <= rule.max_split]
+            for split in splits if every_split else splits[-1:]:
                 config = replace(rule.config, split_k=split)
                 for tail in tails:
                     k = config.block_k + tail

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import torch
 
@@ -16,7 +17,7 @@ GB10 = Device((12, 1), 48, 101_376, 102_400)
 
 @functools.cache
 def _cuda_device(index: int) -> Device:
-    properties = torch.cuda.get_device_properties(index)
+    properties: Any = torch.cuda.get_device_properties(index)
     return Device(
         capability=(properties.major, properties.minor),
         multiprocessors=properties.multi_processor_count,

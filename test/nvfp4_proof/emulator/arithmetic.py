@@ -174,7 +174,7 @@ def _packed(batch: Batch, instruction: Instruction, kind: str) -> None:
     whole = [batch.bits(source, 2 * half) for source in sources]
     shape = np.broadcast_shapes(*(value.shape for value in whole))
     halves = [np.ascontiguousarray(np.broadcast_to(v, shape)) for v in whole]
-    lanes = [value.view(unsigned) for value in halves]
+    lanes: list[Array] = [value.view(unsigned) for value in halves]
     with np.errstate(all="ignore"):
         if lane in FLOAT_KINDS:
             result = FLOAT[instruction.name](*(DECODE[lane](v) for v in lanes))
@@ -182,7 +182,7 @@ def _packed(batch: Batch, instruction: Instruction, kind: str) -> None:
         else:
             typed = [v.view(f"i{half // 8}") if lane[0] == "s" else v for v in lanes]
             result = INTEGER[instruction.name](*typed)
-    packed = np.ascontiguousarray(result).view(UNSIGNED[2 * half])
+    packed: Array = np.ascontiguousarray(result).view(UNSIGNED[2 * half])
     batch.write(destination, packed, batch.active(instruction))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,18 +53,18 @@ class Batch:
         self,
         program: Program,
         memory: GlobalMemory,
-        parameters: list[int],
+        parameters: list[Array],
         blocks: Array,
-        grid: tuple[int, int, int],
+        grid: Array,
         shared: SharedMemory,
         late_copies: bool,
         approximation: int,
     ) -> None:
         self.program = program
         self.memory = memory
-        self.parameters = parameters
+        self.parameters = parameters  # uint64 [C, 1] or [1, 1] each
         self.blocks = blocks  # int [C, 3]: x, y, z of each block
-        self.grid = grid
+        self.grid = grid  # int [C, 3]: blocks along each axis
         self.shared = shared
         self.late_copies = late_copies
         self.approximation = approximation
@@ -71,6 +72,7 @@ class Batch:
         self.uncommitted: list[AsyncCopy] = []
         self.committed: list[list[AsyncCopy]] = []
         self.position = 0
+        self._remembered: dict[tuple, tuple[list[Array | None], Array]] = {}
 
     @property
     def size(self) -> int:
@@ -85,9 +87,9 @@ class Batch:
         part = Batch(
             self.program,
             self.memory,
-            self.parameters,
+            [rows(parameter, chosen) for parameter in self.parameters],
             self.blocks[chosen],
-            self.grid,
+            self.grid[chosen],
             self.shared.select(chosen),
             self.late_copies,
             self.approximation,
@@ -109,7 +111,7 @@ class Batch:
         if base == "ctaid":
             return self.blocks[:, number : number + 1].astype(np.uint32)
         if base == "nctaid":
-            return np.full((1, 1), self.grid[number], np.uint32)
+            return self.grid[:, number : number + 1].astype(np.uint32)
         if base == "laneid":
             return np.arange(self.program.threads, dtype=np.uint32)[None, :] % 32
         raise Unsupported(f"special register {name} is not emulated")
@@ -155,6 +157,16 @@ class Batch:
         if active is not None and not active.all():
             value = np.where(active, value, self.bits(register, width))
         self.registers[register] = value
+
+    def remembered(self, key: tuple, compute: Callable[[], Array]) -> Array:
+        """``compute()``, or its last result while the registers in ``key`` stay."""
+        now = [self.registers.get(name) for name in key]
+        known = self._remembered.get(key)
+        if known and all(a is b for a, b in zip(known[0], now, strict=True)):
+            return known[1]
+        result = compute()
+        self._remembered[key] = (now, result)
+        return result
 
     def everywhere(self, value: Array) -> Array:
         """``value`` with its full shape [C, T]."""

@@ -8,6 +8,7 @@ kernels order those by atomics, which the emulator executes one at a time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,7 @@ from sgl_kernel_nvfp4.launch import Launch
 EXECUTOR_MODULES = (arithmetic, conversion, transfer, warp)
 
 MAX_STEPS = 10_000_000
-BLOCKS_AT_ONCE = 32
+THREADS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
@@ -74,30 +75,28 @@ class Machine:
         self, launch: Launch, schedule: Schedule = DEFAULT_SCHEDULE
     ) -> GlobalMemory:
         """Run ``launch`` in place: tensors change as the device would change them."""
+        return self.run_together([launch], schedule)
+
+    def run_together(
+        self, launches: Sequence[Launch], schedule: Schedule = DEFAULT_SCHEDULE
+    ) -> GlobalMemory:
+        """Run launches of this kernel, whose blocks share one schedule."""
         memory = GlobalMemory()
-        parameters = []
-        for name, value in launch.arguments.items():
-            if isinstance(value, torch.Tensor):
-                parameters.append(memory.add(value, name not in launch.writes))
-            elif isinstance(value, float):
-                parameters.append(int(np.float32(value).view(np.uint32)))
-            else:
-                parameters.append(int(value))
-        extra = len(self.program.parameters) - len(parameters)
-        if not 0 <= extra <= 2:  # Triton adds pointers to scratch memory.
-            raise EmulationError(
-                f"the kernel has {len(self.program.parameters)} parameters, the launch "
-                f"{len(parameters)} arguments"
-            )
+        parameters = np.array(
+            [self._parameters(launch, memory) for launch in launches], np.uint64
+        )
         memory.load_tensors()
-        grid = (*launch.grid, 1, 1)[:3]
-        blocks = np.array(schedule.blocks or list(np.ndindex(*grid[::-1])))
-        if schedule.blocks is None:
-            blocks = blocks[:, ::-1]
+        grids = np.array([(*launch.grid, 1, 1)[:3] for launch in launches])
+        of_launch = [_blocks(grid, schedule.blocks) for grid in grids]
+        blocks = np.concatenate(of_launch)
+        launch = np.repeat(np.arange(len(launches)), [len(b) for b in of_launch])
         if schedule.order is not None:
-            blocks = np.random.default_rng(schedule.order).permutation(blocks)
-        for start in range(0, len(blocks), BLOCKS_AT_ONCE):
-            part = blocks[start : start + BLOCKS_AT_ONCE]
+            order = np.random.default_rng(schedule.order).permutation(len(blocks))
+            blocks, launch = blocks[order], launch[order]
+        at_once = max(THREADS_AT_ONCE // self.program.threads, 1)
+        for start in range(0, len(blocks), at_once):
+            part = blocks[start : start + at_once]
+            mine = launch[start : start + at_once]
             shared = SharedMemory(
                 len(part), self.shared_bytes, self.granule, schedule.check_races
             )
@@ -105,9 +104,9 @@ class Machine:
                 Batch(
                     self.program,
                     memory,
-                    parameters + [0] * extra,
+                    [_uniform(column) for column in parameters[mine].T],
                     part,
-                    grid,
+                    grids[mine],
                     shared,
                     schedule.late_copies,
                     schedule.approximation,
@@ -115,6 +114,24 @@ class Machine:
             )
         memory.store_tensors()
         return memory
+
+    def _parameters(self, launch: Launch, memory: GlobalMemory) -> list[int]:
+        """The bits of the parameters; tensors of the launch are mapped into memory."""
+        parameters = []
+        for name, value in launch.arguments.items():
+            if isinstance(value, torch.Tensor):
+                parameters.append(memory.add(value, name not in launch.writes))
+            elif isinstance(value, float):
+                parameters.append(int(np.float32(value).view(np.uint32)))
+            else:
+                parameters.append(int(value) % (1 << 64))
+        extra = len(self.program.parameters) - len(parameters)
+        if not 0 <= extra <= 2:  # Triton adds pointers to scratch memory.
+            raise EmulationError(
+                f"the kernel has {len(self.program.parameters)} parameters, the launch "
+                f"{len(parameters)} arguments"
+            )
+        return parameters + [0] * extra
 
     def _run_batch(self, batch: Batch) -> None:
         waiting = [batch]
@@ -155,7 +172,7 @@ class Machine:
         if active is None:
             return np.ones(batch.size, bool)
         active = batch.everywhere(active)
-        some, every = active.any(1), active.all(1)
+        some, every = np.asarray(active.any(1)), np.asarray(active.all(1))
         if (some != every).any():
             raise EmulationError(f"{instruction}: threads of a block part ways")
         return some
@@ -164,6 +181,20 @@ class Machine:
         if instruction.name != "bra":
             return None
         return self.program.labels[instruction.operands[0]]
+
+
+def _blocks(
+    grid: np.ndarray, chosen: tuple[tuple[int, int, int], ...] | None
+) -> np.ndarray:
+    """int [blocks, 3]: x, y, z of the chosen blocks of a grid, x fastest."""
+    if chosen is not None:
+        return np.array(chosen)
+    return np.array(list(np.ndindex(*grid[::-1]))).reshape(-1, 3)[:, ::-1]
+
+
+def _uniform(column: np.ndarray) -> np.ndarray:
+    """A parameter of each block as [C, 1], or [1, 1] where all agree."""
+    return column[: 1 if (column == column[0]).all() else None, None]
 
 
 def _narrowest_shared_store(program: Program) -> int:

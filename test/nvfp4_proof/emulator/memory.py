@@ -25,14 +25,14 @@ def as_words(memory: Array, width: int) -> Array:
     return memory.reshape(-1, width)
 
 
-def whole(flags: Array, width: int, flag: int) -> Array:
-    """bool [words]: whether all ``width`` bytes of a word carry ``flag``."""
-    if width == 1:
-        return flags == flag
-    kind = {2: np.uint16, 4: np.uint32, 8: np.uint64}.get(width, np.uint64)
+def carry(flags: Array, index: Array, width: int, flag: int) -> Array:
+    """bool, like ``index``: whether all ``width`` bytes of a word carry ``flag``."""
+    kind = np.dtype(f"u{min(width, 8)}")
     pattern = np.full(8, flag, np.uint8).view(kind)[0]
     words = flags.view(kind)
-    return words == pattern if width <= 8 else words.reshape(-1, 2) == pattern
+    if width <= 8:
+        return words[index] == pattern
+    return (words.reshape(-1, width // 8)[index] == pattern).all(-1)
 
 
 class GlobalMemory:
@@ -49,11 +49,12 @@ class GlobalMemory:
     def add(self, tensor: torch.Tensor, readable: bool = True) -> int:
         """Map ``tensor`` and return its address; not ``readable`` until written."""
         storage = tensor.untyped_storage()
-        key = (storage.data_ptr(), tensor.storage_offset() * tensor.element_size())
+        begin = int(tensor.storage_offset()) * tensor.element_size()
+        key = (storage.data_ptr(), begin)
         if key in self._addresses:
             return self._addresses[key]
         offset = self._size
-        extent = storage.nbytes() - key[1]
+        extent = int(storage.nbytes()) - key[1]
         whole_storage = torch.empty(0, dtype=torch.uint8).set_(storage)[key[1] :]
         self.tensors.append((offset, extent, whole_storage))
         self._readable.append(readable)
@@ -97,7 +98,7 @@ class GlobalMemory:
         if active is not None:
             addresses = addresses[active]
         index = self._index(addresses, width, what)
-        readable = _gather_flags(self.flags, index, width, READABLE)
+        readable = carry(self.flags, index, width, READABLE)
         if not readable.all():
             raise MemoryFault(self._explain(what, "read", index, readable, width))
         values = as_words(self.data, width)[index]
@@ -133,11 +134,6 @@ class GlobalMemory:
             where = "no tensor"
         kind = "never written" if self.flags[bad] == MAPPED else "out of bounds"
         return f"{what}: global {action} {kind}: {where}"
-
-
-def _gather_flags(flags: Array, index: Array, width: int, flag: int) -> Array:
-    good = whole(flags, width, flag)[index]
-    return good.all(-1) if width == 16 else good
 
 
 class SharedMemory:
@@ -180,10 +176,9 @@ class SharedMemory:
         """(word index, tag of the warp) of the active accesses, both 1-D."""
         threads = addresses.shape[1]
         offsets = addresses.astype(np.int64)
-        if ((offsets < 0) | (offsets + width > self.size)).any():
-            bad = (offsets < 0) | (offsets + width > self.size)
-            if active is None or (bad & active).any():
-                raise MemoryFault(f"{what}: shared address out of {self.size} bytes")
+        bad = (offsets < 0) | (offsets + width > self.size)
+        if bad.any() and (active is None or (bad & active).any()):
+            raise MemoryFault(f"{what}: shared address out of {self.size} bytes")
         block = np.arange(self.blocks, dtype=np.int64)[:, None] * self.size
         tags = self.epoch * 64 + np.arange(threads, dtype=np.int32)[None, :] // 32
         tags = np.broadcast_to(tags, (self.blocks, threads))
@@ -208,7 +203,7 @@ class SharedMemory:
     ) -> Array:
         """uint8 [C, T, width]; threads that are not active get zeros."""
         index, tags = self._index(addresses, width, active, what)
-        if not _gather_flags(self.written, index, width, 1).all():
+        if not carry(self.written, index, width, 1).all():
             raise MemoryFault(f"{what}: shared bytes read before they are written")
         if self.check_races:
             self._note_read(self._granules(index, width), tags[:, None], what)

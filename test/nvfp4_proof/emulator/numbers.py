@@ -13,6 +13,11 @@ E2M1 = np.array(
 E2M1_PAIRS = np.stack([E2M1[np.arange(256) & 15], E2M1[np.arange(256) >> 4]], axis=-1)
 """float32 [256, 2]: the values in a byte, the low nibble first."""
 
+E2M1_QUADS = np.concatenate(
+    [E2M1_PAIRS[np.arange(65536) & 255], E2M1_PAIRS[np.arange(65536) >> 8]], axis=-1
+)
+"""float32 [65536, 4]: the values in two bytes."""
+
 E4M3 = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).float().numpy()
 
 
@@ -39,8 +44,8 @@ def encode_float16(values: Array) -> Array:
 def encode_e4m3(values: Array) -> Array:
     """uint8, nearest, ties to even; saturates at 448 (.satfinite); NaN is 0x7F."""
     finite = np.clip(np.nan_to_num(values, nan=0.0, posinf=448, neginf=-448), -448, 448)
-    bits = torch.from_numpy(np.ascontiguousarray(finite, np.float32))
-    bits = bits.to(torch.float8_e4m3fn).view(torch.uint8).numpy()
+    rounded = torch.from_numpy(np.ascontiguousarray(finite, np.float32))
+    bits = rounded.to(torch.float8_e4m3fn).view(torch.uint8).numpy()
     return np.where(np.isnan(values), 0x7F, bits).astype(np.uint8)
 
 

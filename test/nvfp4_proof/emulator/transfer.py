@@ -40,8 +40,7 @@ def load_parameter(batch: Batch, instruction: Instruction) -> None:
     destination, source = instruction.operands
     number = batch.program.parameters.index(source.strip("[]"))
     width = 8 * _element_bytes(instruction)
-    value = batch.parameters[number] & ((1 << width) - 1)
-    batch.write(destination, np.full((1, 1), value, UNSIGNED[width]))
+    batch.write(destination, batch.parameters[number].astype(UNSIGNED[width]))
 
 
 @executes("ld.global", "ld.shared", "ld.shared::cta")
@@ -53,7 +52,7 @@ def load(batch: Batch, instruction: Instruction) -> None:
     addresses = address(batch, instruction.operands[1], 64 if is_global else 32)
     memory = batch.memory if is_global else batch.shared
     data = memory.load(addresses, size * len(destinations), active, str(instruction))
-    words = np.ascontiguousarray(data).view(UNSIGNED[8 * size])
+    words: Array = np.ascontiguousarray(data).view(UNSIGNED[8 * size])
     for number, register in enumerate(destinations):
         batch.write(register, np.ascontiguousarray(words[..., number]), active)
 
@@ -121,8 +120,8 @@ def atomic(batch: Batch, instruction: Instruction) -> None:
         f"{_sign(kind)}{width // 8}"
     )
     active = batch.active(instruction)
-    chosen = batch.everywhere(np.True_ if active is None else active)
-    old = np.zeros(batch.shape, UNSIGNED[width])
+    chosen = batch.everywhere(np.ones((1, 1), bool) if active is None else active)
+    old: Array = np.zeros(batch.shape, UNSIGNED[width])
     for place in np.argwhere(chosen):
         block, thread = place
         one = (slice(block, block + 1), slice(thread, thread + 1))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from nvfp4_proof.emulator.batch import Batch, Unsupported, vector
-from nvfp4_proof.emulator.numbers import DECODE, E2M1_PAIRS, E4M3, ENCODE
+from nvfp4_proof.emulator.numbers import DECODE, E2M1_QUADS, E4M3, ENCODE
 from nvfp4_proof.emulator.parse import Instruction
 from nvfp4_proof.emulator.registry import executes
 from nvfp4_proof.emulator.transfer import address
@@ -92,9 +92,8 @@ def _fragments(batch: Batch, registers: list[str]) -> Array:
 def _elements(fragments: Array, kind: str) -> Array:
     """float32 [..., registers, elements]: what each register holds, low bits first."""
     if kind == "e2m1":
-        return E2M1_PAIRS[fragments[..., None].view(np.uint8)].reshape(
-            *fragments.shape, 8
-        )
+        pairs = fragments[..., None].view(np.uint16)
+        return np.take(E2M1_QUADS, pairs, axis=0).reshape(*fragments.shape, 8)
     return DECODE[kind](fragments[..., None].view(np.uint16))
 
 
@@ -147,12 +146,13 @@ def multiply(batch: Batch, instruction: Instruction) -> None:
         kind = kinds[-2]
     else:
         raise Unsupported(f"{instruction.opcode} is not emulated")
-    left = matrix_a(_fragments(batch, a), kind)
-    right = matrix_b(_fragments(batch, b), kind)
+    a_scale: tuple[str, ...] = ()
+    b_scale: tuple[str, ...] = ()
     if kind == "e2m1":
-        _, _, _, _, a_scale, a_ids, b_scale, b_ids = instruction.operands
-        left = _scaled(left, _scales(batch, a_scale, a_ids, 16))
-        right = _scaled(right, _scales(batch, b_scale, b_ids, 8))
+        _, _, _, _, *scales = instruction.operands
+        a_scale, b_scale = tuple(scales[:2]), tuple(scales[2:])
+    left = _operand(batch, a, a_scale, kind, 16)
+    right = _operand(batch, b, b_scale, kind, 8)
     with np.errstate(all="ignore"):
         product = left @ right.swapaxes(-1, -2)
     # [C, warps, 16, 8] to [C, warps, group, member, row half, element]
@@ -163,6 +163,25 @@ def multiply(batch: Batch, instruction: Instruction) -> None:
         with np.errstate(all="ignore"):
             value = value + DECODE["f32"](batch.bits(addend, 32))
         batch.write(register, ENCODE["f32"](value), active)
+
+
+def _operand(
+    batch: Batch, registers: list[str], scale: tuple[str, ...], kind: str, rows: int
+) -> Array:
+    """float32 [C, warps, rows, K] of A (16 rows) or B (8); several products share one.
+
+    scale: the register of the block scales and the thread that holds them, if any.
+    """
+
+    def decode() -> Array:
+        matrix = matrix_a if rows == 16 else matrix_b
+        values = matrix(_fragments(batch, registers), kind)
+        if not scale:
+            return values
+        register, thread = scale
+        return _scaled(values, _scales(batch, register, thread, rows))
+
+    return batch.remembered((rows, kind, *registers, *scale), decode)
 
 
 def _scaled(values: Array, scales: Array) -> Array:
