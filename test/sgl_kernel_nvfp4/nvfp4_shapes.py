@@ -25,9 +25,10 @@ from sgl_kernel_nvfp4.policy.device import RTX_PRO_6000
 SHAPES = (
     (208, 1040),  # tails of N and K
     (48, 80),  # smaller than any tile; K % 32 == 16
-    (128, 2048),  # Qwen3.5-35B w13, TP8
-    (2048, 64),  # Qwen3.5-35B w2, TP8
+    (80, 336),  # tails after whole tiles of both
     (512, 128),  # K of Qwen3.5-397B w2, TP8
+    (2048, 64),  # Qwen3.5-35B w2, TP8
+    (128, 2048),  # Qwen3.5-35B w13, TP8
     (256, 4096),  # Qwen3.5-397B w13, TP8
 )
 """(N, K)."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from nvfp4_proof.emulator.words import carry, differ, fill, gather, scatter, set_rows
+
 Array = np.ndarray
 
 GUARD_BYTES = 256
@@ -18,21 +20,6 @@ UNMAPPED, MAPPED, READABLE = 0, 1, 3
 
 class MemoryFault(RuntimeError):
     """An access that the device would not survive, or whose result is undefined."""
-
-
-def as_words(memory: Array, width: int) -> Array:
-    """Bytes as [words, width] uint8, for gathers of ``width`` bytes."""
-    return memory.reshape(-1, width)
-
-
-def carry(flags: Array, index: Array, width: int, flag: int) -> Array:
-    """bool, like ``index``: whether all ``width`` bytes of a word carry ``flag``."""
-    kind = np.dtype(f"u{min(width, 8)}")
-    pattern = np.full(8, flag, np.uint8).view(kind)[0]
-    words = flags.view(kind)
-    if width <= 8:
-        return words[index] == pattern
-    return (words.reshape(-1, width // 8)[index] == pattern).all(-1)
 
 
 class GlobalMemory:
@@ -83,12 +70,10 @@ class GlobalMemory:
         return int((self.flags[address : address + extent] != READABLE).sum())
 
     def _index(self, addresses: Array, width: int, what: str) -> Array:
-        offsets = addresses.view(np.int64) - GLOBAL_BASE
-        if ((offsets < 0) | (offsets + width > self.data.size)).any():
+        offsets = addresses - np.uint64(GLOBAL_BASE)  # huge where it is below the base
+        if offsets.size and offsets.max() > self.data.size - width:
             raise MemoryFault(f"{what}: global address far outside of every tensor")
-        if (offsets % width).any():
-            raise MemoryFault(f"{what}: global address not aligned to {width}")
-        return offsets // width
+        return _aligned(offsets, width, f"{what}: global")
 
     def load(
         self, addresses: Array, width: int, active: Array | None, what: str
@@ -101,7 +86,7 @@ class GlobalMemory:
         readable = carry(self.flags, index, width, READABLE)
         if not readable.all():
             raise MemoryFault(self._explain(what, "read", index, readable, width))
-        values = as_words(self.data, width)[index]
+        values = gather(self.data, index, width)
         if active is None:
             return values
         result = np.zeros((*shape, width), np.uint8)
@@ -114,13 +99,13 @@ class GlobalMemory:
         width = values.shape[-1]
         if active is not None:
             addresses, values = addresses[active], values[active]
-        index = self._index(addresses, width, what)
-        flags = as_words(self.flags, width)[index]
-        if (flags == UNMAPPED).any():
+        index = self._index(addresses, width, what).reshape(-1)
+        flags = gather(self.flags, index, width)
+        if not flags.all():
             mapped = (flags != UNMAPPED).all(-1)
             raise MemoryFault(self._explain(what, "write", index, mapped, width))
-        as_words(self.data, width)[index] = values
-        as_words(self.flags, width)[index] = READABLE
+        scatter(self.data, index, values.reshape(-1, width))
+        fill(self.flags, index, width, READABLE)
 
     def _explain(
         self, what: str, action: str, index: Array, good: Array, width: int
@@ -174,29 +159,21 @@ class SharedMemory:
         self, addresses: Array, width: int, active: Array | None, what: str
     ) -> tuple[Array, Array]:
         """(word index, tag of the warp) of the active accesses, both 1-D."""
-        threads = addresses.shape[1]
-        offsets = addresses.astype(np.int64)
-        bad = (offsets < 0) | (offsets + width > self.size)
-        if bad.any() and (active is None or (bad & active).any()):
+        shape = self.blocks, addresses.shape[1]
+        chosen = slice(None) if active is None else np.broadcast_to(active, shape)
+        warps = np.arange(shape[1], dtype=np.int32) // 32
+        tags = np.broadcast_to(self.epoch * 64 + warps, shape)[chosen].reshape(-1)
+        first = np.arange(self.blocks, dtype=np.uint64)[:, None] * np.uint64(self.size)
+        first = np.broadcast_to(first, shape)[chosen].reshape(-1)
+        offsets = addresses[chosen].reshape(-1)
+        if offsets.size and offsets.max() > self.size - width:
             raise MemoryFault(f"{what}: shared address out of {self.size} bytes")
-        block = np.arange(self.blocks, dtype=np.int64)[:, None] * self.size
-        tags = self.epoch * 64 + np.arange(threads, dtype=np.int32)[None, :] // 32
-        tags = np.broadcast_to(tags, (self.blocks, threads))
-        flat = offsets + block
-        if active is None:
-            flat, tags = flat.reshape(-1), tags.reshape(-1)
-        else:
-            active = np.broadcast_to(active, flat.shape)
-            flat, tags = flat[active], tags[active]
-        if (flat % width).any():
-            raise MemoryFault(f"{what}: shared address not aligned to {width}")
-        return flat // width, tags
+        return _aligned(offsets + first, width, f"{what}: shared"), tags
 
-    def _granules(self, index: Array, width: int) -> Array:
-        """Granules of each access, [accesses, granules of one]."""
+    def _rows(self, tags: Array, index: Array, width: int) -> tuple[Array, Array]:
+        """Tags as [rows, granules of one access], and the row of each access."""
         count = max(width // self.granule, 1)
-        first = index * width // self.granule
-        return first[:, None] + np.arange(count)
+        return tags.reshape(-1, count), index * width // (count * self.granule)
 
     def load(
         self, addresses: Array, width: int, active: Array | None, what: str
@@ -206,8 +183,8 @@ class SharedMemory:
         if not carry(self.written, index, width, 1).all():
             raise MemoryFault(f"{what}: shared bytes read before they are written")
         if self.check_races:
-            self._note_read(self._granules(index, width), tags[:, None], what)
-        values = as_words(self.data, width)[index]
+            self._note_read(index, width, tags[:, None], what)
+        values = gather(self.data, index, width)
         shape = (self.blocks, addresses.shape[1], width)
         if active is None:
             return values.reshape(shape)
@@ -226,43 +203,55 @@ class SharedMemory:
         else:
             values = values[np.broadcast_to(active, values.shape[:2])]
         if self.check_races:
-            changed = (as_words(self.data, width)[index] != values).any(-1)
-            self._note_write(
-                self._granules(index, width), tags[:, None], changed[:, None], what
-            )
-        words = as_words(self.data, width)
-        words[index] = values
-        as_words(self.written, width)[index] = 1
-        if self.check_races and (words[index] != values).any():
+            changed = differ(self.data, index, values)
+            self._note_write(index, width, tags[:, None], changed[:, None], what)
+        scatter(self.data, index, values)
+        fill(self.written, index, width, 1)
+        if self.check_races and differ(self.data, index, values).any():
             raise MemoryFault(f"race: {what} writes two values to the same bytes")
 
     def forget(self, addresses: Array, width: int, active: Array | None) -> None:
         """Mark bytes as unwritten: a copy into them is under way."""
         index, _ = self._index(addresses, width, active, "cp.async")
-        as_words(self.written, width)[index] = 0
+        fill(self.written, index, width, 0)
 
-    def _note_read(self, granules: Array, tags: Array, what: str) -> None:
+    def _note_read(self, index: Array, width: int, tags: Array, what: str) -> None:
         now = self.epoch * 64
-        writer = self.write_tags[granules]
-        if ((writer >= now) & (writer != tags)).any():
+        writers, rows = self._rows(self.write_tags, index, width)
+        if _others(writers.take(rows, axis=0), tags, now).any():
             raise MemoryFault(f"race: {what} reads what another warp just wrote")
-        reader = self.read_tags[granules]
-        mine = np.where((reader >= now) & (reader != tags), now + self.MANY, tags)
-        self.read_tags[granules] = mine
+        readers, rows = self._rows(self.read_tags, index, width)
+        others = _others(readers.take(rows, axis=0), tags, now)
+        mine = np.where(others, now + self.MANY, tags)
+        set_rows(readers, rows, mine)
         # Warps that read the same granule in this very instruction overwrote each
         # other.
-        lost = self.read_tags[granules] != mine
+        lost = readers.take(rows, axis=0) != mine
         if lost.any():
-            self.read_tags[granules[lost]] = now + self.MANY
+            row, column = np.nonzero(lost)
+            readers[rows[row], column] = now + self.MANY
 
     def _note_write(
-        self, granules: Array, tags: Array, changed: Array, what: str
+        self, index: Array, width: int, tags: Array, changed: Array, what: str
     ) -> None:
         now = self.epoch * 64
-        reader = self.read_tags[granules]
-        if ((reader >= now) & (reader != tags)).any():
+        readers, rows = self._rows(self.read_tags, index, width)
+        if _others(readers.take(rows, axis=0), tags, now).any():
             raise MemoryFault(f"race: {what} overwrites what another warp just read")
-        writer = self.write_tags[granules]
-        if ((writer >= now) & (writer != tags) & changed).any():
+        writers, rows = self._rows(self.write_tags, index, width)
+        others = _others(writers.take(rows, axis=0), tags, now)
+        if (others & changed).any():
             raise MemoryFault(f"race: {what} overwrites what another warp just wrote")
-        self.write_tags[granules] = np.broadcast_to(tags, granules.shape)
+        set_rows(writers, rows, tags)
+
+
+def _others(found: Array, tags: Array, now: int) -> Array:
+    """Which tags found are of this epoch and of another warp."""
+    return (found >= now) & (found != tags)
+
+
+def _aligned(offsets: Array, width: int, what: str) -> Array:
+    """int64: the index of the word of ``width`` bytes at each offset in bytes."""
+    if (offsets & np.uint64(width - 1)).any():
+        raise MemoryFault(f"{what} address not aligned to {width}")
+    return (offsets // np.uint64(width)).view(np.int64)

@@ -81,9 +81,9 @@ def start_copy(batch: Batch, instruction: Instruction) -> None:
     reads = active
     if rest:
         source_size = batch.everywhere(batch.bits(rest[0], 32))
-        if not np.isin(source_size, (0, size)).all():
-            raise Unsupported(f"{instruction}: partial copies are not emulated")
         full = source_size == size
+        if not (full | (source_size == 0)).all():
+            raise Unsupported(f"{instruction}: partial copies are not emulated")
         reads = full if active is None else full & active
     data = batch.memory.load(address(batch, source, 64), size, reads, str(instruction))
     copy = AsyncCopy(address(batch, target, 32), data, active)
